@@ -11,12 +11,13 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from npu_sim._jit import cache_parent, why_not_kept
 from npu_sim.ascendc.control import control_header
+from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.operator_types import Types, with_numbers
 from npu_sim.ascendc.registry_header import registry_header
 from npu_sim.ascendc.source import Kind, Source, without_attributes
@@ -39,6 +40,8 @@ _C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename", "sqrt")
 """Functions of the C library that the runtime's own headers declare; a kernel may have such a name too."""
 _UNQUALIFIED = re.compile(r"did you mean .AscendC::")
 """How g++ refuses templates that only their arguments lead to, which the vendor's compiler takes, and g++ as C++20."""
+ASKS_FOR_SIDE = re.compile(r"\b__DAV_(?:C220_)?(?:CUBE|VEC)__")
+"""What a source asks that has other code for each kind of core."""
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
@@ -54,6 +57,16 @@ def generated_headers() -> dict[str, str]:
     }
 
 
+def write_headers(place: Path, texts: Iterable[str]) -> None:
+    """Write the `generated_headers` into a directory, and what ``texts`` include of the `forwarding_headers`."""
+    named = {name for text in texts for name in _INCLUDES.findall(text)}
+    forwarding = {name: text for name, text in forwarding_headers().items() if name in named}
+    for name, text in (generated_headers() | forwarding).items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
 @cache
 def own_names() -> frozenset[str]:
     """Return the public functions that the headers of the package define."""
@@ -65,7 +78,7 @@ def own_names() -> frozenset[str]:
 def arch_defines(product: Product, kind: Kind) -> list[str]:
     """Return what a compilation for a product and a kind of core defines."""
     number = product.npu_arch
-    split = [f"__DAV_{'CUBE' if kind == 'cube' else 'VEC'}__=1"] if product.core.is_split and kind != "mix" else []
+    split = side_defines(product, kind) if product.core.is_split and kind != "mix" else []
     core_kind = CORE_KIND[kind] if product.core.is_split else 0
     return [
         f"__NPU_ARCH__={number}",
@@ -73,6 +86,12 @@ def arch_defines(product: Product, kind: Kind) -> list[str]:
         f"NPUSIM_KIND={core_kind}",
         *split,
     ]
+
+
+def side_defines(product: Product, kind: Kind) -> list[str]:
+    """Return what the vendor's compiler defines where it compiles for one kind of core."""
+    side, number = "CUBE" if kind == "cube" else "VEC", product.npu_arch
+    return [f"__DAV_{side}__=1", *([f"__DAV_C{_CCE_ARCH[number]}_{side}__=1"] if number in _CCE_ARCH else [])]
 
 
 class Build:
@@ -104,6 +123,7 @@ class Build:
         types: Types,
     ) -> None:
         self.source, self.kernel = source, kernel
+        self._product, self._is_mixed = product, kind == "mix" and product.core.is_split
         self._defines = [*arch_defines(product, kind), *types.macros, *defines]
         self._include = include_directories(source, include)
 
@@ -136,8 +156,7 @@ class Build:
         return program
 
     def _compile(self, compiler: Compiler, place: Path) -> None:
-        for name, text in generated_headers().items():
-            (place / name).write_text(text, encoding="utf-8")
+        write_headers(place, self._own_texts())
         (place / _TILINGS).write_text(self._tilings(), encoding="utf-8", errors="surrogateescape")
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
         body = f'#line 1 "{path}"\n{_plain(self.source.text)}'
@@ -156,6 +175,7 @@ class Build:
             f"NPUSIM_ENTRY({self.kernel})",
         ]
         (place / "main.cpp").write_text("\n".join(main) + "\n", encoding="utf-8")
+        (place / "sides.cpp").write_text('#include "npusim/system.h"\n#include "npusim/sides.h"\n', encoding="utf-8")
         include = [f"-I{INCLUDE}", f"-I{place}", f"-I{HOST_INCLUDE}"]
         for directory in self._include:
             for place_of in (place / "copies" / directory.relative_to("/"), directory)[not copies :]:
@@ -168,7 +188,19 @@ class Build:
             *include,
             *(f"-D{define}" for define in self._defines),
         ]
-        command, what = [*options, str(place / "main.cpp"), "-o", str(place / "kernel")], str(self.source.path)
+        if not (self._is_mixed and any(ASKS_FOR_SIDE.search(text) for text in self._own_texts())):
+            self._run(compiler, options, place, "main.cpp", "kernel")
+            return
+        kinds: tuple[Kind, ...] = ("cube", "vector")
+        for kind in kinds:
+            defines = ["NPUSIM_SIDE=1", *side_defines(self._product, kind)]
+            asked = ["-fPIC", "-shared", *(f"-D{define}" for define in defines)]
+            self._run(compiler, [*options, *asked], place, "main.cpp", f"{kind}.so")
+        self._run(compiler, [*options, "-rdynamic", "-ldl"], place, "sides.cpp", "kernel")
+
+    def _run(self, compiler: Compiler, options: Sequence[str], place: Path, source: str, result: str) -> None:
+        """Compile one file of ``place``, in the older standard unless only the newer one takes it."""
+        command, what = [*options, str(place / source), "-o", str(place / result)], str(self.source.path)
         try:
             compiler.run(["-std=c++17", *command], what)
         except CompilationError as error:
@@ -189,7 +221,7 @@ class Build:
     def _digest(self, compiler: Compiler) -> str:
         parts = [compiler.version, str(compiler), self.kernel, str(self.source.path), *self._defines]
         parts += [str(path) for path in self._include]
-        parts += [f"{name}\n{text}" for name, text in sorted(generated_headers().items())]
+        parts += [f"{name}\n{text}" for name, text in sorted((generated_headers() | forwarding_headers()).items())]
         parts += [
             path.read_text(encoding="utf-8")
             for folder in (INCLUDE, HOST_INCLUDE)

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from npu_sim.ascendc.build import CORE_KIND, HOST_INCLUDE, INCLUDE, arch_defines, generated_headers
+from npu_sim.ascendc.build import ASKS_FOR_SIDE, CORE_KIND, HOST_INCLUDE, INCLUDE, arch_defines, write_headers
+from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.launches import launches, launches_as_calls
 from npu_sim.ascendc.source import KernelHead, kernel_heads, kernel_side_names, kind_of, read_text, without_text
+from npu_sim.errors import InputFileError
 from npu_sim.products import Product
 
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)
@@ -78,8 +80,7 @@ class ProgramSources:
         found = [path for path in self.paths if self._is_concerned(path)]
         if not found:
             return []
-        for name, text in generated_headers().items():
-            (self.place / name).write_text(text, encoding="utf-8")
+        write_headers(self.place, (self._text(file) for path in self.paths for file in self._files(path)))
         heads = {path: self._heads(path) for path in found}
         codes = [without_text(self._text(file)) for path in self.paths for file in self._files(path)]
         called = {first or second for code in codes for first, second in _STUBBED.findall(code)}
@@ -93,6 +94,10 @@ class ProgramSources:
     def _unit(self, number: int, path: Path, heads: dict[str, KernelHead], called: Iterable[str], many: bool) -> Unit:
         code = "".join(without_text(self._text(file)) for file in self._files(path))
         kind, vectors = kind_of(code)
+        asked = ASKS_FOR_SIDE.search(code)
+        if asked and kind == "mix" and self.product.core.is_split:
+            rule = f"not ask for {asked[0]} in a mixed kernel beside host code: cores of both kinds run the same there"
+            raise InputFileError(f"{path} must {rule}. Run the kernel alone")
         rows = [
             f'{{"{name}", {CORE_KIND[head.kind]}, {head.vectors}, "{",".join(head.names)}"}}'
             for name, head in heads.items()
@@ -139,7 +144,8 @@ class ProgramSources:
             code = without_text(self._text(file))
             if "__global__" in code or next(launches(code), -1) >= 0:
                 return True
-            if any((INCLUDE / name).is_file() for name in _ANY_INCLUDE.findall(self._text(file))):
+            named = _ANY_INCLUDE.findall(self._text(file))
+            if any((INCLUDE / name).is_file() or name in forwarding_headers() for name in named):
                 return True
         return False
 

@@ -35,12 +35,10 @@ def test_the_tiled_product_is_exact_for_whole_numbers(sizes, tiles, blocks):
 SOURCE = """
 #include "kernel_operator.h"
 using namespace AscendC;
-// A product of 32 x 32 with image-to-column loads, its result as rows or as fractals, with or without numbers below 0;
-// of 8 bits with scale 0.5 and offset -3.
-template <class T, bool rows, bool clips = false, bool copies = false>
-__global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
-  GlobalTensor<half> left, right; GlobalTensor<T> out;
-  left.SetGlobalBuffer((__gm__ half*)a); right.SetGlobalBuffer((__gm__ half*)b); out.SetGlobalBuffer((__gm__ T*)c);
+// A product of 32 x 32 with image-to-column loads.
+__aicore__ inline LocalTensor<float> product(GM_ADDR a, GM_ADDR b) {
+  GlobalTensor<half> left, right;
+  left.SetGlobalBuffer((__gm__ half*)a); right.SetGlobalBuffer((__gm__ half*)b);
   LocalTensor<half> a1(TPosition::A1, 0, 1024), b1(TPosition::B1, 4096, 1024);
   LocalTensor<half> a2(TPosition::A2, 0, 1024), b2(TPosition::B2, 0, 1024);
   LocalTensor<float> sums(TPosition::CO1, 0, 1024);
@@ -56,6 +54,14 @@ __global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
   SetFlag<HardEvent::MTE1_M>(EVENT_ID0); WaitFlag<HardEvent::MTE1_M>(EVENT_ID0);
   Mmad(sums, a2, b2, MmadParams(32, 32, 32, false, 0, false, false, false));
   SetFlag<HardEvent::M_FIX>(EVENT_ID0); WaitFlag<HardEvent::M_FIX>(EVENT_ID0);
+  return sums;
+}
+// Its result as rows or as fractals, with or without numbers below 0; of 8 bits with scale 0.5 and offset -3.
+template <class T, bool rows, bool clips = false, bool copies = false>
+__global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
+  GlobalTensor<T> out;
+  out.SetGlobalBuffer((__gm__ T*)c);
+  LocalTensor<float> sums = product(a, b);
   FixpipeParamsV220 store(32, 32, 32, 32, false);
   if (!rows) store.dstStride = 32 * 16 * sizeof(T) / 32;
   store.quantPre = sizeof(T) == 2 ? F322F16 : sizeof(T) == 1 ? QF322B8_PRE : NoQuant;
@@ -68,6 +74,20 @@ __global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
   }
   if constexpr (rows) Fixpipe<T, float, CFG_ROW_MAJOR>(out, sums, store);
   else Fixpipe<T, float, CFG_NZ>(out, sums, store);
+}
+// Its result as fractals of half in L1, by the older form, and from there; or with scales.
+__global__ __aicore__ void through_l1(GM_ADDR a, GM_ADDR b, GM_ADDR c, int32_t scaled) {
+  GlobalTensor<half> out;
+  out.SetGlobalBuffer((__gm__ half*)c);
+  LocalTensor<float> sums = product(a, b);
+  LocalTensor<half> l1(TPosition::A1, 8192, 1024);
+  LocalTensor<uint64_t> scales(TPosition::A1, 16384, 32);
+  FixpipeParams<float> store(2, 2 * 32, 0, 32 * 16 * sizeof(half) / 32);
+  store.quantParams = {QuantMode_t::F322F16};
+  if (scaled) Fixpipe(l1, sums, scales, store);
+  else Fixpipe(l1, sums, store);
+  SetFlag<HardEvent::FIX_MTE3>(EVENT_ID0); WaitFlag<HardEvent::FIX_MTE3>(EVENT_ID0);
+  DataCopy(out, l1, 1024);
 }
 __global__ __aicore__ void both(GM_ADDR a) {
   if ASCEND_IS_AIC { PRINTF("cube %d of %d\\n", int(GetBlockIdx()), int(GetBlockNum())); }
@@ -104,6 +124,19 @@ def test_results_that_fixpipe_clips_and_quantises(source, cpp, dtype):
     product = a.astype(np.float32) @ b.astype(np.float32)
     scaled = np.clip(np.rint(product / 2 - 3), -128, 127) if dtype == np.int8 else product
     assert np.array_equal(c, np.maximum(scaled, 0).astype(dtype))
+
+
+def test_a_result_goes_to_l1_in_bursts_too(source):
+    rng = np.random.default_rng(6)
+    a, b = (rng.integers(-4, 5, (32, 32)).astype(np.float16) for _ in range(2))
+    c = np.zeros((2, 32, 16), np.float16)
+    kernel = ascendc.compile(source, "through_l1", kind="cube")
+    assert kernel(a, b, c, np.int32(0)).findings == ()
+    np.testing.assert_array_equal(c.transpose(1, 0, 2).reshape(32, 32), a.astype(np.float32) @ b.astype(np.float32))
+    line = 1 + SOURCE[: SOURCE.index("if (scaled)")].count("\n")
+    words = rf"a scale for each column .* is not modelled .*kernels\.cpp:{line}\)"
+    with pytest.raises(ascendc.KernelError, match=words):
+        kernel(a, b, c, np.int32(1))
 
 
 def test_both_kinds_of_cores_of_a_mixed_kernel_know_who_they_are(source):

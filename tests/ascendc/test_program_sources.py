@@ -8,6 +8,7 @@ import pytest
 
 from npu_sim.ascendc.program import ProgramSources
 from npu_sim.ascendc.source import kernel_side_names
+from npu_sim.errors import InputFileError
 from npu_sim.products import get_product
 
 KERNEL = """\
@@ -54,3 +55,21 @@ def test_one_source_keeps_its_names(tmp_path):
     (tmp_path / "1.asc").write_text(KERNEL.format(number=1))
     (unit,) = ProgramSources([tmp_path / "1.asc"], get_product("910b"), tmp_path).units()
     assert not any("Worker" in option for option in unit.options)
+
+
+def test_a_mixed_kernel_beside_host_code_may_not_ask_for_its_kind_of_core(tmp_path):
+    text = (
+        '#include "kernel_operator.h"\n'
+        'extern "C" __global__ __aicore__ void both(GM_ADDR z) {\n'
+        "  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);\n"
+        "#ifdef __DAV_C220_VEC__\n  *z = 1;\n#endif\n}\n"
+    )
+    path = tmp_path / "both.asc"
+    path.write_text(text)
+    with pytest.raises(InputFileError, match=r"both\.asc must not ask for __DAV_C220_VEC__ in a mixed kernel"):
+        ProgramSources([path], get_product("910b"), tmp_path).units()
+    # cores of these products are of one kind
+    ProgramSources([path], get_product("310p"), tmp_path).units()
+    path.write_text(text.replace("MIX_AIC_1_2", "AIV_ONLY"))
+    (unit,) = ProgramSources([path], get_product("910b"), tmp_path).units()
+    assert "-D__DAV_C220_VEC__=1" in unit.options

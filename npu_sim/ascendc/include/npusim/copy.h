@@ -69,12 +69,12 @@ template <class T> inline Here checked(Here here, const GlobalTensor<T>& tensor,
 }
 
 template <class T> inline Here checked(Here here, const LocalTensor<T>& tensor, const char* call) {
-  if (tensor.space == space::NONE) refuse(here, "%s must be given a LocalTensor that has a buffer", call);
+  if (tensor.space() == space::NONE) refuse(here, "%s must be given a LocalTensor that has a buffer", call);
   return here;
 }
 
 template <class T> inline int64_t space_in(const GlobalTensor<T>&) { return space::GM; }
-template <class T> inline int64_t space_in(const LocalTensor<T>& tensor) { return tensor.space; }
+template <class T> inline int64_t space_in(const LocalTensor<T>& tensor) { return tensor.space(); }
 template <class T> inline int64_t address_in(const GlobalTensor<T>& tensor) { return tensor.address(); }
 template <class T> inline int64_t address_in(const LocalTensor<T>& tensor) { return tensor.address; }
 template <class T> inline int64_t tensor_in(const GlobalTensor<T>& tensor) { return tensor.tensor; }
@@ -122,8 +122,8 @@ template <class T>
 inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Nd2NzParams& p,
                      Here here = Here::now()) {
   npusim::checked(here, src, "DataCopy");
-  if (dst.space != npusim::space::L1)
-    npusim::refuse(here, "DataCopy with Nd2NzParams must go to L1, not to %s", npusim::space_name(dst.space));
+  if (dst.space() != npusim::space::L1)
+    npusim::refuse(here, "DataCopy with Nd2NzParams must go to L1, not to %s", npusim::space_name(dst.space()));
   npusim::emit_nd2nz(here, dst.address, src.address(), npusim::moved<T>(), p.ndNum, p.nValue, p.dValue,
                      int64_t(p.srcNdMatrixStride), p.srcDValue, p.dstNzC0Stride, p.dstNzNStride, p.dstNzMatrixStride,
                      src.tensor);
@@ -153,9 +153,9 @@ inline void DataCopyPad(const LocalTensor<T>& dst, const GlobalTensor<T>& src, c
                         const DataCopyPadExtParams<T>& pad, Here here = Here::now()) {
   npusim::checked(here, src, "DataCopyPad");
   npusim::checked(here, dst, "DataCopyPad");
-  if (dst.space != npusim::space::UB)
-    npusim::refuse(here, "DataCopyPad must go to UB, not to %s", npusim::space_name(dst.space));
-  npusim::emit_data_copy_pad(here, dst.space, dst.address, npusim::space::GM, src.address(), p.blockCount, p.blockLen,
+  if (dst.space() != npusim::space::UB)
+    npusim::refuse(here, "DataCopyPad must go to UB, not to %s", npusim::space_name(dst.space()));
+  npusim::emit_data_copy_pad(here, dst.space(), dst.address, npusim::space::GM, src.address(), p.blockCount, p.blockLen,
                              p.srcStride, p.dstStride, pad.leftPadding * npusim::PAD_WORDS<T>,
                              pad.rightPadding * npusim::PAD_WORDS<T>,
                              pad.isPad || npusim::self->pads ? npusim::mode::PAD : 0,
@@ -181,7 +181,7 @@ inline void DataCopyPad(const GlobalTensor<T>& dst, const LocalTensor<T>& src, c
                         Here here = Here::now()) {
   npusim::checked(here, dst, "DataCopyPad");
   npusim::checked(here, src, "DataCopyPad");
-  npusim::emit_data_copy_pad(here, npusim::space::GM, dst.address(), src.space, src.address, p.blockCount, p.blockLen,
+  npusim::emit_data_copy_pad(here, npusim::space::GM, dst.address(), src.space(), src.address, p.blockCount, p.blockLen,
                              p.srcStride, p.dstStride, 0, 0, 0, 0, npusim::padded<T>(), dst.tensor);
 }
 template <class T>

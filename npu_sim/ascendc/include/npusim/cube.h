@@ -176,12 +176,24 @@ enum class BlockMode : uint8_t {
   BLOCK_MODE_NORMAL, BLOCK_MODE_MATRIX, BLOCK_MODE_VECTOR, BLOCK_MODE_SMALL_CHANNEL, BLOCK_MODE_DEPTHWISE,
 };
 enum class DeqScale : uint8_t { DEQ_NONE, DEQ, VDEQ, DEQ8, VDEQ8, DEQ16, VDEQ16 };
+}  // namespace AscendC
+enum class pad_t : uint8_t {
+  PAD_NONE, PAD_MODE1, PAD_MODE2, PAD_MODE3, PAD_MODE4, PAD_MODE5, PAD_MODE6, PAD_MODE7, PAD_MODE8,
+};
+namespace AscendC {
 struct DataCopyEnhancedParams {
   BlockMode blockMode = BlockMode::BLOCK_MODE_NORMAL;
   DeqScale deqScale = DeqScale::DEQ_NONE;
   uint64_t deqValue = 0;
   uint8_t sidStoreMode = 0;
   bool isRelu = false;
+  pad_t padMode = pad_t::PAD_NONE;
+  uint64_t padValue = 0;
+  DataCopyEnhancedParams() = default;
+  DataCopyEnhancedParams(BlockMode mode, DeqScale scale, uint64_t value, uint8_t store, bool relu,
+                         pad_t pad = pad_t::PAD_NONE, uint64_t with = 0)
+      : blockMode(mode), deqScale(scale), deqValue(value), sidStoreMode(store), isRelu(relu), padMode(pad),
+        padValue(with) {}
 };
 }  // namespace AscendC
 
@@ -191,13 +203,13 @@ namespace npusim {
 inline bool has_cube() { return self->is_cube; }
 
 template <class T> inline int64_t into_l0(Here here, const LocalTensor<T>& tensor, const char* call) {
-  if (tensor.space != space::L0A && tensor.space != space::L0B)
-    refuse(here, "%s must go to L0A or L0B, not to %s", call, space_name(tensor.space));
+  if (tensor.space() != space::L0A && tensor.space() != space::L0B)
+    refuse(here, "%s must go to L0A or L0B, not to %s", call, space_name(tensor.space()));
   return tensor.address;
 }
 
 template <class T> inline int64_t from_l1(Here here, const LocalTensor<T>& tensor, const char* call) {
-  if (tensor.space != space::L1) refuse(here, "%s must come from L1, not from %s", call, space_name(tensor.space));
+  if (tensor.space() != space::L1) refuse(here, "%s must come from L1, not from %s", call, space_name(tensor.space()));
   return tensor.address;
 }
 
@@ -245,7 +257,7 @@ template <class T>
 inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData2DParams& p,
                      Here here = Here::now()) {
   if (!npusim::has_cube()) return;
-  npusim::emit_load_2d(here, dst.space, npusim::into_l0(here, dst, "LoadData"), src.space,
+  npusim::emit_load_2d(here, dst.space(), npusim::into_l0(here, dst, "LoadData"), src.space(),
                        npusim::from_l1(here, src, "LoadData"), npusim::moved<T>(), p.startIndex, p.repeatTimes,
                        p.srcStride, p.dstGap, npusim::transposed(p.ifTranspose), -1);
 }
@@ -255,14 +267,14 @@ inline void LoadData(const LocalTensor<T>& dst, const GlobalTensor<T>& src, cons
   if (!npusim::has_cube()) return;
   npusim::checked(here, dst, "LoadData");
   npusim::checked(here, src, "LoadData");
-  npusim::emit_load_2d(here, dst.space, dst.address, npusim::space::GM, src.address(), npusim::moved<T>(), p.startIndex,
+  npusim::emit_load_2d(here, dst.space(), dst.address, npusim::space::GM, src.address(), npusim::moved<T>(), p.startIndex,
                        p.repeatTimes, p.srcStride, p.dstGap, npusim::transposed(p.ifTranspose), src.tensor);
 }
 template <class T>
 inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src,
                                   const LoadData2dTransposeParams& p, Here here = Here::now()) {
   if (!npusim::has_cube()) return;
-  npusim::emit_load_transpose(here, dst.space, npusim::into_l0(here, dst, "LoadDataWithTranspose"),
+  npusim::emit_load_transpose(here, dst.space(), npusim::into_l0(here, dst, "LoadDataWithTranspose"),
                               npusim::from_l1(here, src, "LoadDataWithTranspose"), npusim::moved<T>(), p.startIndex,
                               p.repeatTimes, p.srcStride, p.dstGap, p.dstFracGap);
 }
@@ -274,7 +286,7 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
   npusim::FeatureMap& map = npusim::self->maps[p.fMatrixCtrl];
   if (config.isSetFMatrix) map = npusim::map_of(p.l1H, p.l1W, p.padList);
   if (config.isSetPadding) SetLoadDataPaddingValue(p.padValue, here);
-  npusim::Row& row = npusim::emit_load_3d(here, dst.space, npusim::into_l0(here, dst, "LoadData"),
+  npusim::Row& row = npusim::emit_load_3d(here, dst.space(), npusim::into_l0(here, dst, "LoadData"),
                                           npusim::from_l1(here, src, "LoadData"), npusim::moved<T>(), p.channelSize,
                                           p.kExtension, p.mExtension, p.kStartPt, p.mStartPt,
                                           npusim::transposed(p.enTranspose));
@@ -288,7 +300,7 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
   if (!npusim::has_cube()) return;
   auto extent = [&](int bit) { return int64_t(p.extConfig >> bit & 0xFFFF); };
   auto size = [&](int byte) { return uint8_t(p.filterConfig >> 8 * byte); };
-  npusim::Row& row = npusim::emit_load_3d(here, dst.space, npusim::into_l0(here, dst, "LoadData"),
+  npusim::Row& row = npusim::emit_load_3d(here, dst.space(), npusim::into_l0(here, dst, "LoadData"),
                                           npusim::from_l1(here, src, "LoadData"), npusim::moved<T>(), p.channelSize,
                                           extent(0), extent(16), extent(32), extent(48),
                                           npusim::transposed(p.enTranspose));
@@ -301,7 +313,7 @@ inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const
                      Here here = Here::now()) {
   if (!npusim::has_cube()) return;
   SetLoadDataPaddingValue(p.padValue, here);
-  npusim::Row& row = npusim::emit_load_3d_v1(here, dst.space, npusim::into_l0(here, dst, "LoadData"),
+  npusim::Row& row = npusim::emit_load_3d_v1(here, dst.space(), npusim::into_l0(here, dst, "LoadData"),
                                              npusim::from_l1(here, src, "LoadData"), npusim::moved<T>(), p.c1Index,
                                              p.fetchFilterW, p.fetchFilterH, p.leftTopW, p.leftTopH, p.jumpStride,
                                              p.repeatMode, p.repeatTime);
@@ -313,7 +325,7 @@ template <class T>
 inline void InitConstValue(const LocalTensor<T>& dst, const InitConstValueParams<T>& p, Here here = Here::now()) {
   if (!npusim::has_cube()) return;
   npusim::checked(here, dst, "InitConstValue");
-  npusim::emit_fill(here, dst.space, dst.address, npusim::moved<T>(), p.repeatTimes, p.blockNum, p.dstGap,
+  npusim::emit_fill(here, dst.space(), dst.address, npusim::moved<T>(), p.repeatTimes, p.blockNum, p.dstGap,
                     npusim::bits_of(p.initValue));
 }
 template <class T>
@@ -332,9 +344,9 @@ inline void Mmad(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTe
     if (in != wanted)
       npusim::refuse(here, "Mmad %s must be in %s, not in %s", what, npusim::space_name(wanted), npusim::space_name(in));
   };
-  expect(c.space, npusim::space::L0C, "result");
-  expect(a.space, npusim::space::L0A, "left operand");
-  expect(b.space, npusim::space::L0B, "right operand");
+  expect(c.space(), npusim::space::L0C, "result");
+  expect(a.space(), npusim::space::L0A, "left operand");
+  expect(b.space(), npusim::space::L0B, "right operand");
   if (p.unitFlag) npusim::refuse(here, "Mmad unitFlag is not modelled");
   if (p.cmatrixSource) npusim::refuse(here, "Mmad cmatrixSource (the bias table) is not modelled");
   int64_t mode = (p.cmatrixInitVal && !p.isBias ? npusim::mode::INIT : 0) | (p.kDirectionAlign ? npusim::mode::K_ALIGN : 0);
@@ -345,8 +357,8 @@ template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR, class D
 inline void npusim_fixpipe(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p) {
   if (!npusim::has_cube()) return;
   npusim::checked(here, dst, "Fixpipe");
-  if (src.space != npusim::space::L0C)
-    npusim::refuse(here, "Fixpipe must come from L0C, not from %s", npusim::space_name(src.space));
+  if (src.space() != npusim::space::L0C)
+    npusim::refuse(here, "Fixpipe must come from L0C, not from %s", npusim::space_name(src.space()));
   if (config.format == CO2Layout::COLUMN_MAJOR) npusim::refuse(here, "Fixpipe to COLUMN_MAJOR is not modelled");
   if (p.unitFlag) npusim::refuse(here, "Fixpipe unitFlag is not modelled");
   npusim::check_quantisation<T, U>(here, p.quantPre);
@@ -381,9 +393,8 @@ inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const 
                     Here here = Here::now()) {
   npusim_fixpipe<T, U, config>(here, dst, src, p);
 }
-template <class T, class U>
-inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParams<U>& p,
-                    Here here = Here::now()) {
+template <class T, class U, class D>
+inline void npusim_fixpipe_in_bursts(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParams<U>& p) {
   FixpipeParamsV220 now;
   now.mSize = p.burstLen / 2;
   now.nSize = uint16_t(p.nz2ndParams.nz2ndEn ? p.nz2ndParams.originalNSize : p.cburstNum * 16);
@@ -399,6 +410,27 @@ inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const
   if (p.nz2ndParams.nz2ndEn) npusim_fixpipe<T, U, CFG_ROW_MAJOR>(here, dst, src, now);
   else npusim_fixpipe<T, U, CFG_NZ>(here, dst, src, now);
 }
+template <class T, class U>
+inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParams<U>& p,
+                    Here here = Here::now()) {
+  npusim_fixpipe_in_bursts<T, U>(here, dst, src, p);
+}
+template <class T, class U>
+inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParams<U>& p,
+                    Here here = Here::now()) {
+  npusim_fixpipe_in_bursts<T, U>(here, dst, src, p);
+}
+// With scales in L1. Kernels that choose between the forms at run time need the name.
+#define NPUSIM_SCALED_FIXPIPE(Tensor, layout)                                                                        \
+  template <class T, class U, const FixpipeConfig& config = layout, class P>                                         \
+  inline void Fixpipe(const Tensor<T>&, const LocalTensor<U>&, const LocalTensor<uint64_t>&, const P&,               \
+                      Here here = Here::now()) {                                                                     \
+    if (!npusim::has_cube()) return;                                                                                 \
+    npusim::refuse(here, "Fixpipe with a scale for each column (VDEQF16, VREQ8, VQF322B8_PRE) is not modelled");     \
+  }
+NPUSIM_SCALED_FIXPIPE(GlobalTensor, CFG_ROW_MAJOR)
+NPUSIM_SCALED_FIXPIPE(LocalTensor, CFG_NZ)
+#undef NPUSIM_SCALED_FIXPIPE
 
 // How many matrices the next copies to rows move, and how far they lie apart.
 inline void SetFixpipeNz2ndFlag(uint16_t count, uint16_t src, uint16_t dst) {
@@ -441,7 +473,7 @@ inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const
 template <class T, class U>
 inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const DataCopyParams& p,
                      const DataCopyEnhancedParams& how, Here here = Here::now()) {
-  if (src.space != npusim::space::L0C || dst.space != npusim::space::UB ||
+  if (src.space() != npusim::space::L0C || dst.space() != npusim::space::UB ||
       how.blockMode != BlockMode::BLOCK_MODE_MATRIX)
     npusim::refuse(here, "DataCopy with DataCopyEnhancedParams must go from L0C to UB in BLOCK_MODE_MATRIX");
   if (how.deqScale != DeqScale::DEQ_NONE || how.isRelu)

@@ -28,6 +28,11 @@ template <class K> void run_blocks(K kernel) {
 }
 }  // namespace npusim
 
+#ifdef NPUSIM_SIDE
+// What cores of one kind run, in a library of its own: see sides.h.
+#define NPUSIM_ENTRY(...) extern "C" void npusim_side() { ::npusim::run_blocks(&__VA_ARGS__); }
+#else
 #define NPUSIM_ENTRY(...)                                                          \
   static void npusim_entry() { ::npusim::run_blocks(&__VA_ARGS__); }               \
   int main(int argc, char** argv) { return ::npusim::serve(argc, argv, npusim_entry); }
+#endif

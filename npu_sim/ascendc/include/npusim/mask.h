@@ -35,8 +35,8 @@ namespace npusim {
 
 // A vector operand: a tensor in UB.
 template <class T> inline int64_t in_ub(Here here, const LocalTensor<T>& tensor, const char* call) {
-  if (tensor.space != space::UB)
-    refuse(here, "%s must be given tensors in UB, not in %s", call, space_name(tensor.space));
+  if (tensor.space() != space::UB)
+    refuse(here, "%s must be given tensors in UB, not in %s", call, space_name(tensor.space()));
   return tensor.address;
 }
 

@@ -380,8 +380,8 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy...> {
 
   static bool is_client() { return npusim::is_split && npusim::self->is_vector && npusim::has_both_kinds(); }
   template <class T> static const LocalTensor<T>& in_ub(Here here, const LocalTensor<T>& tensor, const char* call) {
-    if (tensor.space != npusim::space::UB)
-      npusim::refuse(here, "%s of a vector core must be in UB, not in %s", call, npusim::space_name(tensor.space));
+    if (tensor.space() != npusim::space::UB)
+      npusim::refuse(here, "%s of a vector core must be in UB, not in %s", call, npusim::space_name(tensor.space()));
     return tensor;
   }
   void accept(const TCubeTiling& given) {
@@ -395,8 +395,8 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy...> {
     this->complete();
     this->check(here);
     this->begin();
-    if (a_in_ub.space == npusim::space::UB) lend(here, a_in_ub, this->problem.a, this->problem.m, this->problem.k);
-    if (b_in_ub.space == npusim::space::UB) lend(here, b_in_ub, this->problem.b, this->problem.n, this->problem.k);
+    if (a_in_ub.space() == npusim::space::UB) lend(here, a_in_ub, this->problem.a, this->problem.m, this->problem.k);
+    if (b_in_ub.space() == npusim::space::UB) lend(here, b_in_ub, this->problem.b, this->problem.n, this->problem.k);
   }
   template <class T>
   void lend(Here here, const LocalTensor<T>& from, npusim::Stored<T>& to, int64_t lines, int64_t k) {

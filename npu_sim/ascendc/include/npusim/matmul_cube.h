@@ -341,7 +341,7 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     AscendC::LocalTensor<uint8_t> rest;
     pipe.PopStackBuffer<uint8_t, P>(rest);
     AscendC::TBuf<P> whole;
-    if (rest.address && rest.bytes) refuse(here, "Matmul must find %s free or its own", space_name(rest.space));
+    if (rest.address && rest.bytes) refuse(here, "Matmul must find %s free or its own", space_name(rest.space()));
     if (rest.bytes) pipe.InitBuffer(whole, rest.bytes, here);
   }
 

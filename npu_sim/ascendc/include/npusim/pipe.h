@@ -15,11 +15,6 @@ struct TQueConfig {
   bool enableStaticEvtId = false, enableLoopQueue = false;
 };
 
-struct TBuffAddr {
-  uint32_t dataLen = 0, bufferAddr = 0;
-  TBufHandle bufferHandle = nullptr;
-  uint8_t logicPos = 0;
-};
 }  // namespace AscendC
 
 namespace npusim {
@@ -154,7 +149,6 @@ class TPipe {
     int64_t in = npusim::space_of(P);
     tensor = LocalTensor<T>();
     tensor.address = top[in];
-    tensor.space = in;
     tensor.bytes = top[in] < npusim::capacity_of(in) ? uint32_t(npusim::capacity_of(in) - top[in]) : 0;
     tensor.position = P;
     return true;
@@ -339,7 +333,6 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
   template <class T> static LocalTensor<T> tensor_of(const npusim::Block& block, int at) {
     LocalTensor<T> tensor;
     tensor.address = block.address;
-    tensor.space = block.space;
     tensor.bytes = uint32_t(block.bytes);
     tensor.block = int16_t(at);
     tensor.position = block.position;
@@ -405,7 +398,6 @@ template <TPosition P> class TBuf {
     const npusim::Block& whole = GetTPipePtr()->blocks[block];
     LocalTensor<T> tensor;
     tensor.address = whole.address + offset;
-    tensor.space = whole.space;
     tensor.bytes = uint32_t(count * sizeof(T));
     tensor.block = int16_t(block);
     tensor.position = P;

@@ -154,7 +154,7 @@ inline LocalTensor<T> free_room(Here here, const char* call, const LocalTensor<T
                                 int64_t count, int64_t parts) {
   int64_t bytes = parts * int64_t(sizeof(T)), end = src.address + count * int64_t(sizeof(T));
   bool is_free = temporary.address + bytes <= src.address || temporary.address >= end;
-  if (temporary.space == space::UB && temporary.bytes >= bytes && is_free) return room(here, call, temporary, parts);
+  if (temporary.space() == space::UB && temporary.bytes >= bytes && is_free) return room(here, call, temporary, parts);
   return room(here, call, LocalTensor<T>(TPosition::VECCALC, uint32_t(temporary_area(here)), uint32_t(parts)), parts);
 }
 

@@ -26,6 +26,9 @@ struct bfloat16_t {
     return value;
   }
 };
+// What the vendor's compiler calls them; some hosts' compilers have other types of these names.
+#define __bf16 bfloat16_t
+#define __fp16 half
 
 namespace npusim {
 

@@ -123,6 +123,11 @@ template <int bit> inline int64_t GetBitCount(uint64_t value) { return __builtin
 template <int bit> inline int64_t ScalarGetCountOfValue(uint64_t value) { return GetBitCount<bit>(value); }
 inline int64_t CountLeadingZero(uint64_t value) { return value ? __builtin_clzll(value) : 64; }
 inline int64_t ScalarCountLeadingZero(uint64_t value) { return CountLeadingZero(value); }
+}  // namespace AscendC
+// The vendor's compiler has these without a namespace; PRELOAD reads instructions before they are needed.
+inline int64_t clz(uint64_t value) { return AscendC::CountLeadingZero(value); }
+#define PRELOAD(...)
+namespace AscendC {
 template <int bit> inline int64_t GetSFFValue(uint64_t value) {
   value = bit ? value : ~value;
   return value ? __builtin_ctzll(value) : -1;
@@ -160,9 +165,9 @@ inline void dump(Here here, const char* place, int64_t address, uint32_t tag, ui
 }
 template <class T>
 inline void DumpTensor(const LocalTensor<T>& tensor, uint32_t tag, uint32_t count, Here here = Here::now()) {
-  if (tensor.space == npusim::space::UB && !npusim::self->is_vector) return;
-  const T* values = (const T*)npusim::settled(here, tensor.space, tensor.address, int64_t(count) * sizeof(T));
-  dump(here, npusim::space_name(tensor.space), tensor.address, tag, count, values);
+  if (tensor.space() == npusim::space::UB && !npusim::self->is_vector) return;
+  const T* values = (const T*)npusim::settled(here, tensor.space(), tensor.address, int64_t(count) * sizeof(T));
+  dump(here, npusim::space_name(tensor.space()), tensor.address, tag, count, values);
 }
 template <class T>
 inline void DumpTensor(const GlobalTensor<T>& tensor, uint32_t tag, uint32_t count, Here here = Here::now()) {

@@ -74,18 +74,32 @@ template <class T> class LocalElement {
   Here here;
 };
 
+// Where a local tensor is, under the names by which kernels set it that make tensors by hand.
+struct TBuffAddr {
+  int64_t bufferAddr = 0;  // bytes in its space
+  uint32_t dataLen = 0;    // bytes
+  uint8_t logicPos = uint8_t(TPosition::MAX);
+  TBufHandle bufferHandle = nullptr;
+};
+
 template <class T> class LocalTensor {
  public:
   using PrimType = T;
-  int64_t address = 0;  // bytes in its space
-  int64_t space = npusim::space::NONE;
-  uint32_t bytes = 0;
+  union {
+    TBuffAddr address_{};
+    struct {  // the same, under the names used here
+      int64_t address;
+      uint32_t bytes;
+      TPosition position;
+    };
+  };
   int16_t block = -1;  // of the TPipe, -1: none
-  TPosition position = TPosition::MAX;
 
   LocalTensor() = default;
   LocalTensor(TPosition where, uint32_t start, uint32_t count)
-      : address(start), space(npusim::space_of(where)), bytes(count * sizeof(T)), position(where) {}
+      : address_{start, uint32_t(count * sizeof(T)), uint8_t(where)} {}
+  void InitBuffer(uint32_t start, uint32_t count) { address = start, bytes = count * sizeof(T); }
+  int64_t space() const { return npusim::space_of(position); }
   // What an operator of tensors makes, see operators.h.
   template <class E, class = typename E::IsExpression> LocalTensor& operator=(const E& expression) {
     expression.into(*this);
@@ -99,19 +113,16 @@ template <class T> class LocalTensor {
   }
   template <class U> LocalTensor<U> ReinterpretCast() const {
     LocalTensor<U> other;
-    other.address = address;
-    other.space = space;
-    other.bytes = bytes;
+    other.address_ = address_;
     other.block = block;
-    other.position = position;
     return other;
   }
   T GetValue(uint32_t offset, Here here = Here::now()) const { 
-    return npusim::read_local<T>(here, space, address + int64_t(offset) * sizeof(T));
+    return npusim::read_local<T>(here, space(), address + int64_t(offset) * sizeof(T));
   }
   LocalElement<T> operator()(uint32_t offset, Here here = Here::now()) const { return {*this, offset, here}; }
   void SetValue(uint32_t offset, T value, Here here = Here::now()) const {
-    npusim::store_scalar(here, space, address + int64_t(offset) * sizeof(T), -1, value);
+    npusim::store_scalar(here, space(), address + int64_t(offset) * sizeof(T), -1, value);
   }
   T* GetPhyAddr(uint32_t offset = 0) const { return (T*)(address + int64_t(offset) * sizeof(T)); }
   uint32_t GetSize() const { return bytes / sizeof(T); }

@@ -1,0 +1,131 @@
+"""Tensors whose place a kernel writes itself, names of the vendor's compiler, and headers of parts of Ascend C."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from npu_sim.ascendc.forwarding import forwarding_headers
+from npu_sim.compilers import CompilationError
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+SOURCE = """
+#include "kernel_operator.h"
+#include "adv_api/math/sin.h"
+#include "lib/math/kernel_operator_cos_intf.h"
+#include "adv_api/reduce/sum.h"
+using namespace AscendC;
+// a buffer of the core as one tensor of bytes, as kernels have it that place their tensors themselves
+struct OnChip {
+  LocalTensor<uint8_t> bytes;
+  __aicore__ inline OnChip() {
+    bytes.InitBuffer(0, 192 * 1024);
+    bytes.address_.logicPos = static_cast<uint8_t>(TPosition::VECIN);
+  }
+  template <class T> __aicore__ inline LocalTensor<T> at(uint32_t offset) const {
+    return bytes[offset].template ReinterpretCast<T>();
+  }
+};
+extern "C" __global__ __aicore__ void by_hand(GM_ADDR x, GM_ADDR z, GM_ADDR words) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  PRELOAD(2);
+  OnChip chip;
+  GlobalTensor<float> in, out;
+  GlobalTensor<int64_t> told;
+  in.SetGlobalBuffer((__gm__ float*)x);
+  out.SetGlobalBuffer((__gm__ float*)z);
+  told.SetGlobalBuffer((__gm__ int64_t*)words);
+  LocalTensor<float> a = chip.at<float>(0);
+  LocalTensor<float> b;
+  b.address_.logicPos = uint8_t(TPosition::VECCALC);
+  b.address_.bufferAddr = 1024;
+  b.address_.dataLen = 256;
+  DataCopy(a, in, 64);
+  SetFlag<HardEvent::MTE2_V>(0);
+  WaitFlag<HardEvent::MTE2_V>(0);
+  Adds(b, a, 1.0f, 64);
+  SetFlag<HardEvent::V_MTE3>(0);
+  WaitFlag<HardEvent::V_MTE3>(0);
+  DataCopy(out, b, 64);
+  told.SetValue(0, int64_t(b.GetSize()));
+  told.SetValue(1, int64_t(b.GetPosition()));
+  told.SetValue(2, int64_t(a.address_.dataLen));
+  told.SetValue(3, int64_t(b[8].address_.bufferAddr));
+  told.SetValue(4, clz(1));
+  told.SetValue(5, int64_t(sizeof(__bf16)));
+  told.SetValue(6, int64_t(float(__fp16(2.5f)) * 2));
+  told.SetValue(7, int64_t(chip.bytes.address_.logicPos));
+}
+"""
+CHOOSING = """
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void choosing(GM_ADDR z, int32_t mode) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  GlobalTensor<float> out;
+  out.SetGlobalBuffer((__gm__ float*)z);
+  LocalTensor<float> a(TPosition::VECCALC, 0, 8);
+  Duplicate(a, 3.0f, 8);
+  SetFlag<HardEvent::V_MTE3>(0);
+  WaitFlag<HardEvent::V_MTE3>(0);
+  if (mode == 1) SetAtomicAdd<float>();
+  if (mode == 2) SetAtomicMax<float>();
+  if (mode == 3) SetAtomicMin<float>();
+  DataCopy(out, a, 8);
+  SetAtomicNone();
+}
+"""
+
+
+def compiled(tmp_path, text, kernel):
+    path = tmp_path / f"{kernel}.cpp"
+    path.write_text(text)
+    return ascendc.compile(path, kernel)
+
+
+def test_a_tensor_is_where_its_address_says(tmp_path):
+    x, z, words = np.arange(64, dtype=np.float32), np.zeros(64, np.float32), np.zeros(8, np.int64)
+    result = compiled(tmp_path, SOURCE, "by_hand")(x, z, words, blocks=1, product="910b", outputs=[1])
+    np.testing.assert_array_equal(z, x + 1)
+    positions = 9, 11  # VECIN, VECCALC
+    assert words.tolist() == [64, positions[1], 192 * 1024, 1024 + 32, 63, 2, 5, positions[0]]
+    assert not result.findings
+
+
+def test_additions_chosen_at_run_time_are_refused_where_the_machine_lacks_them(tmp_path):
+    kernel = compiled(tmp_path, CHOOSING, "choosing")
+    z = np.full(8, 2, np.float32)
+    kernel(z, np.int32(0), blocks=1, product="910b")
+    assert z.tolist() == [3] * 8
+    kernel(z, np.int32(1), blocks=1, product="910b")
+    assert z.tolist() == [6] * 8
+    for mode, name in ((2, "SetAtomicMax"), (3, "SetAtomicMin")):
+        line = 1 + CHOOSING[: CHOOSING.index(name)].count("\n")
+        with pytest.raises(ascendc.KernelError, match=rf"{name} is not modelled.*choosing\.cpp:{line}\)"):
+            kernel(z, np.int32(mode), blocks=1, product="910b")
+    assert z.tolist() == [6] * 8
+
+
+def test_every_header_of_a_part_leads_to_what_the_package_has(tmp_path):
+    includes = "\n".join(f'#include "{name}"' for name in sorted(forwarding_headers()))
+    text = CHOOSING.replace('#include "kernel_operator.h"', includes)
+    z = np.zeros(8, np.float32)
+    compiled(tmp_path, text, "choosing")(z, np.int32(0), blocks=1, product="910b")
+    assert z.tolist() == [3] * 8
+
+
+def test_a_header_that_ascend_c_lacks_is_refused(tmp_path):
+    text = CHOOSING.replace("kernel_operator.h", "adv_api/math/sine.h")
+    with pytest.raises(CompilationError, match=r"adv_api/math/sine\.h"):
+        compiled(tmp_path, text, "choosing")(np.zeros(8, np.float32), np.int32(0), blocks=1, product="910b")
+
+
+def test_a_function_that_is_missing_is_named_though_its_header_is_there(tmp_path):
+    text = CHOOSING.replace('"kernel_operator.h"', '"adv_api/math/digamma.h"').replace(
+        "DataCopy(out", "Digamma(a, a, 8);\n  DataCopy(out"
+    )
+    with pytest.raises(CompilationError, match="Digamma"):
+        compiled(tmp_path, text, "choosing")(np.zeros(8, np.float32), np.int32(0), blocks=1, product="910b")
