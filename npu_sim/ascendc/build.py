@@ -20,7 +20,7 @@ from npu_sim.ascendc.control import control_header
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.operator_types import Types, with_numbers
 from npu_sim.ascendc.registry_header import registry_header
-from npu_sim.ascendc.source import Kind, Source, without_attributes
+from npu_sim.ascendc.source import ASKS_FOR_SIDE, Kind, Source, without_attributes
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
 from npu_sim.ascendc.vector_header import vector_header
 from npu_sim.compilers import CompilationError, Compiler, find_compiler
@@ -40,8 +40,6 @@ _C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename", "sqrt")
 """Functions of the C library that the runtime's own headers declare; a kernel may have such a name too."""
 _UNQUALIFIED = re.compile(r"did you mean .AscendC::")
 """How g++ refuses templates that only their arguments lead to, which the vendor's compiler takes, and g++ as C++20."""
-ASKS_FOR_SIDE = re.compile(r"\b__DAV_(?:C220_)?(?:CUBE|VEC)__")
-"""What a source asks that has other code for each kind of core."""
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""

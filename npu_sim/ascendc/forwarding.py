@@ -39,9 +39,10 @@ _PARTS = {
     "lib/pad": "kernel_operator_pad_intf",
     "lib/sigmoid": "kernel_operator_sigmoid_intf",
     "utils/debug": "asc_assert asc_dump asc_printf",
+    "basic_api": "kernel_operator_atomic_intf kernel_operator_list_tensor_intf",
     "": (
         "kernel_basic_intf kernel_common kernel_cube_intf kernel_event kernel_log kernel_macros "
-        "kernel_operator_data_copy_intf kernel_operator_fixpipe_intf kernel_operator_intf "
+        "kernel_operator_atomic_intf kernel_operator_data_copy_intf kernel_operator_fixpipe_intf kernel_operator_intf "
         "kernel_operator_list_tensor_intf kernel_operator_mm_intf kernel_tensor kernel_tpipe kernel_tpipe_impl "
         "kernel_type kernel_utils kernel_vec_intf"
     ),

@@ -13,10 +13,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from npu_sim.ascendc.build import ASKS_FOR_SIDE, CORE_KIND, HOST_INCLUDE, INCLUDE, arch_defines, write_headers
+from npu_sim.ascendc.build import CORE_KIND, HOST_INCLUDE, INCLUDE, arch_defines, write_headers
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.launches import launches, launches_as_calls
-from npu_sim.ascendc.source import KernelHead, kernel_heads, kernel_side_names, kind_of, read_text, without_text
+from npu_sim.ascendc.source import (
+    ASKS_FOR_SIDE,
+    KernelHead,
+    kernel_heads,
+    kernel_side_names,
+    kind_of,
+    read_text,
+    without_text,
+)
 from npu_sim.errors import InputFileError
 from npu_sim.products import Product
 

@@ -29,6 +29,7 @@ _HOST_TYPE = re.compile(r"\b(?:platform_ascendc|matmul_tiling|gert|ge|at|torch):
 _BEFORE_HEAD = re.compile(r"\A|[;{}]|^\s*#[^\n]*(?:\\\n[^\n]*)*$", re.MULTILINE)
 """Where the head of a function may begin."""
 _KERNEL = re.compile(r"__global__\b[^;{}()]*?(?:__\w+__(?:\s*\([^)]*\))?\s+)*\bvoid\s+(\w+)\s*\(")
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.MULTILINE)
 _PARAMETERS = re.compile(r"[^()]*(?:\([^()]*\)[^()]*)*\)")
 _CLASS = re.compile(r"\b(?:class|struct)\s+(\w+)\s*(?:final\s*)?(?:<[^;{}()]*>\s*)?(?::[^;{}()]*)?\{")
 _HELPER = re.compile(
@@ -42,6 +43,8 @@ _ATTRIBUTE = re.compile(r"(?:(?<![\w\])])|(?<=__forceinline__)|(?<=\binline))\[(
 """Of the vendor's compiler, as catlass writes ``__aicore__``; behind a name or a bracket it would be an index."""
 _CORES = re.compile(r"__(vector|cube|mix)__\b(?:\s*\(\s*(\d+)\s*,\s*(\d+)\s*\))?")
 """Attributes of a kernel that say which cores it is for; those of ``__mix__`` are Cube and vector cores."""
+ASKS_FOR_SIDE = re.compile(r"\b__DAV_(?:C220_)?(CUBE|VEC)__")
+"""What a source asks that has other code for each kind of core."""
 _TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
 _CUBE_NAMES = re.compile(r"\b(Mmad|Fixpipe|LoadData|LoadDataWithTranspose|Matmul|MatmulImpl|REGIST_MATMUL_OBJ)\b")
 
@@ -204,6 +207,8 @@ def _without_host_code(text: str, code: str) -> str:
 
 def _bodies(code: str) -> list[tuple[int, int]]:
     """Return where the bodies of functions begin (at the brace) and end (behind it), outermost blocks of code only."""
+    # what a macro has of them may begin in one line and end in another only with what joins them
+    code = _DIRECTIVE.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), code)
     found, opened = [], list[tuple[int, bool]]()
     for place in re.finditer(r"[{}]", code):
         at = place.start()
@@ -256,6 +261,8 @@ def kind_of(code: str) -> tuple[Kind, int]:
     if "REGIST_MATMUL_OBJ" in code and not re.search(r"^\s*#\s*define\s+ASCENDC_CUBE_ONLY\b", code, re.MULTILINE):
         return "mix", 2
     has_cube = bool(_CUBE_NAMES.search(code))
+    if len(set(ASKS_FOR_SIDE.findall(code))) == 2:
+        return "mix", 2
     if has_cube and re.search(r"\bASCEND_IS_AIV\b|\bASCEND_IS_AIC\b", code):
         return "mix", 2
     return ("cube" if has_cube else "vector"), 2

@@ -60,6 +60,36 @@ extern "C" __global__ __aicore__ void by_hand(GM_ADDR x, GM_ADDR z, GM_ADDR word
   told.SetValue(7, int64_t(chip.bytes.address_.logicPos));
 }
 """
+ELEMENTS = """
+#include "kernel_operator.h"
+#include "basic_api/kernel_operator_list_tensor_intf.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void elements(GM_ADDR x, GM_ADDR z) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  GlobalTensor<int32_t> in, out;
+  in.SetGlobalBuffer((__gm__ int32_t*)x);
+  out.SetGlobalBuffer((__gm__ int32_t*)z);
+  LocalTensor<int32_t> t(TPosition::VECCALC, 0, 64);
+  set_vector_mask(0, ~0ull);
+  Duplicate(t, 100, 64);
+  set_mask_norm();
+  t(0) = in(0);
+  t(1) += in(1);
+  t(2) -= t(0);
+  t(3) *= 2;
+  t(4) /= 3;
+  t(5) %= 7;
+  t(6) <<= 1;
+  t(7) |= 3;
+  for (int i = 0; i < 8; i++) out(i) = t(i);
+  out(8) = in(2) + out(7);
+  out(8) += int32_t(block_num) * 1000;
+  out(9) = int32_t(get_subblockid() + 10 * get_subblockdim());
+  __ubuf__ int32_t* first = (__ubuf__ int32_t*)get_imm(0);
+  out(10) = first == t.GetPhyAddr();
+  set_atomic_none();
+}
+"""
 CHOOSING = """
 #include "kernel_operator.h"
 using namespace AscendC;
@@ -93,6 +123,13 @@ def test_a_tensor_is_where_its_address_says(tmp_path):
     positions = 9, 11  # VECIN, VECCALC
     assert words.tolist() == [64, positions[1], 192 * 1024, 1024 + 32, 63, 2, 5, positions[0]]
     assert not result.findings
+
+
+def test_elements_of_both_kinds_of_tensors_are_read_written_and_changed(tmp_path):
+    x, z = np.array([7, 8, 9], np.int32), np.zeros(11, np.int32)
+    compiled(tmp_path, ELEMENTS, "elements")(x, z, blocks=1, product="910b")
+    changed = [7, 108, 93, 200, 33, 2, 200, 103]
+    assert z.tolist() == [*changed, 9 + 103 + 1000, 10, 1]
 
 
 def test_additions_chosen_at_run_time_are_refused_where_the_machine_lacks_them(tmp_path):

@@ -132,4 +132,11 @@ struct AscendCUtils {
   static int32_t GetDefaultBlockNum() { return DEFAULT_BLK_NUM; }
 };
 }  // namespace AscendC
+
+// What the vendor's compiler calls them.
+inline void set_mask_count(npusim::Here here = npusim::Here::now()) { AscendC::SetMaskCount(here); }
+inline void set_mask_norm(npusim::Here here = npusim::Here::now()) { AscendC::SetMaskNorm(here); }
+inline void set_vector_mask(uint64_t high, uint64_t low, npusim::Here here = npusim::Here::now()) {
+  AscendC::SetVectorMask<uint8_t>(high, low, here);
+}
 #endif

@@ -14,8 +14,14 @@ struct BlockIndex {
   operator int64_t() const { return self->block; }
 };
 
+struct BlockCount {
+  operator int64_t() const { return control->blocks; }
+};
+
 template <class T> inline T plain(T value) { return value; }
-template <class T> inline T plain(const AscendC::LocalElement<T>& element) { return element; }
+template <class Tensor> inline auto plain(const AscendC::ScalarElement<Tensor>& element) {
+  return typename Tensor::PrimType(element);
+}
 
 inline void print_plain(const char* format, ...) {
   char text[4096];
@@ -42,6 +48,7 @@ inline const npusim::CoreType npusim_core_type;
 #define ASCEND_IS_NOT_AIC (npusim_core_type != AscendC::AIC)
 #define ASCEND_IS_NOT_AIV (npusim_core_type != AscendC::AIV)
 inline const npusim::BlockIndex block_idx;
+inline const npusim::BlockCount block_num;
 inline int64_t get_block_idx() { return block_idx; }
 inline int64_t get_block_num() { return npusim::control->blocks; }
 
@@ -126,6 +133,10 @@ inline int64_t ScalarCountLeadingZero(uint64_t value) { return CountLeadingZero(
 }  // namespace AscendC
 // The vendor's compiler has these without a namespace; PRELOAD reads instructions before they are needed.
 inline int64_t clz(uint64_t value) { return AscendC::CountLeadingZero(value); }
+inline uint64_t get_imm(uint64_t value) { return value; }
+inline int64_t get_subblockid() { return AscendC::GetSubBlockIdx(); }
+inline int64_t get_subblockdim() { return AscendC::GetSubBlockNum(); }
+inline void set_atomic_none(npusim::Here here = npusim::Here::now()) { AscendC::SetAtomicNone(here); }
 #define PRELOAD(...)
 namespace AscendC {
 template <int bit> inline int64_t GetSFFValue(uint64_t value) {

@@ -24,6 +24,34 @@ struct ShapeInfo {
   }
 };
 
+// What `tensor(i)` is: an element that may be read and written.
+template <class Tensor> class ScalarElement {
+ public:
+  using T = typename Tensor::PrimType;
+  ScalarElement(const Tensor& from, uint64_t index, Here place) : tensor(from), offset(index), here(place) {}
+  operator T() const { return tensor.GetValue(offset, here); }
+  const ScalarElement& operator=(T value) const { return tensor.SetValue(offset, value, here), *this; }
+  const ScalarElement& operator=(const ScalarElement& other) const { return *this = T(other); }
+#define NPUSIM_COMPOUND(op) \
+  template <class V> const ScalarElement& operator op##=(V value) const { return *this = T(T(*this) op value); }
+  NPUSIM_COMPOUND(+)
+  NPUSIM_COMPOUND(-)
+  NPUSIM_COMPOUND(*)
+  NPUSIM_COMPOUND(/)
+  NPUSIM_COMPOUND(%)
+  NPUSIM_COMPOUND(&)
+  NPUSIM_COMPOUND(|)
+  NPUSIM_COMPOUND(^)
+  NPUSIM_COMPOUND(<<)
+  NPUSIM_COMPOUND(>>)
+#undef NPUSIM_COMPOUND
+
+ private:
+  Tensor tensor;
+  uint64_t offset;
+  Here here;
+};
+
 template <class T> class GlobalTensor {
  public:
   using PrimType = T;
@@ -44,7 +72,7 @@ template <class T> class GlobalTensor {
     return other;
   }
   T GetValue(uint64_t offset, Here here = Here::now()) const { return npusim::read_gm(here, pointer + offset, tensor); }
-  T operator()(uint64_t offset, Here here = Here::now()) const { return GetValue(offset, here); }
+  ScalarElement<GlobalTensor> operator()(uint64_t offset, Here here = Here::now()) const { return {*this, offset, here}; }
   void SetValue(uint64_t offset, T value, Here here = Here::now()) const {
     npusim::store_scalar(here, npusim::space::GM, address() + int64_t(offset * sizeof(T)), tensor, value);
   }
@@ -60,19 +88,6 @@ template <class T> class GlobalTensor {
 
 template <class T> class LocalTensor;
 
-// What `tensor(i)` is: an element that may be read and written.
-template <class T> class LocalElement {
- public:
-  LocalElement(const LocalTensor<T>& from, uint32_t index, Here place) : tensor(from), offset(index), here(place) {}
-  operator T() const { return tensor.GetValue(offset, here); }
-  const LocalElement& operator=(T value) const { return tensor.SetValue(offset, value, here), *this; }
-  const LocalElement& operator=(const LocalElement& other) const { return *this = T(other); }
-
- private:
-  LocalTensor<T> tensor;
-  uint32_t offset;
-  Here here;
-};
 
 // Where a local tensor is, under the names by which kernels set it that make tensors by hand.
 struct TBuffAddr {
@@ -120,7 +135,7 @@ template <class T> class LocalTensor {
   T GetValue(uint32_t offset, Here here = Here::now()) const { 
     return npusim::read_local<T>(here, space(), address + int64_t(offset) * sizeof(T));
   }
-  LocalElement<T> operator()(uint32_t offset, Here here = Here::now()) const { return {*this, offset, here}; }
+  ScalarElement<LocalTensor> operator()(uint32_t offset, Here here = Here::now()) const { return {*this, offset, here}; }
   void SetValue(uint32_t offset, T value, Here here = Here::now()) const {
     npusim::store_scalar(here, space(), address + int64_t(offset) * sizeof(T), -1, value);
   }
