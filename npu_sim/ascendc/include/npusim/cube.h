@@ -347,20 +347,19 @@ inline void Mmad(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTe
   expect(c.space(), npusim::space::L0C, "result");
   expect(a.space(), npusim::space::L0A, "left operand");
   expect(b.space(), npusim::space::L0B, "right operand");
-  if (p.unitFlag) npusim::refuse(here, "Mmad unitFlag is not modelled");
+  if (p.unitFlag) npusim::before_unit_mmad(here, c.address);
   if (p.cmatrixSource) npusim::refuse(here, "Mmad cmatrixSource (the bias table) is not modelled");
   int64_t mode = (p.cmatrixInitVal && !p.isBias ? npusim::mode::INIT : 0) | (p.kDirectionAlign ? npusim::mode::K_ALIGN : 0);
   npusim::emit_mmad(here, c.address, a.address, b.address, npusim::number<A>(), p.m, p.n, p.k, mode);
+  npusim::behind_unit_mmad(here, c.address, p.unitFlag == 3);
 }
 
-template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR, class D>
-inline void npusim_fixpipe(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p) {
-  if (!npusim::has_cube()) return;
+template <class T, class U, const FixpipeConfig& config, class D>
+inline void npusim_fixpipe_row(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p) {
   npusim::checked(here, dst, "Fixpipe");
   if (src.space() != npusim::space::L0C)
     npusim::refuse(here, "Fixpipe must come from L0C, not from %s", npusim::space_name(src.space()));
   if (config.format == CO2Layout::COLUMN_MAJOR) npusim::refuse(here, "Fixpipe to COLUMN_MAJOR is not modelled");
-  if (p.unitFlag) npusim::refuse(here, "Fixpipe unitFlag is not modelled");
   npusim::check_quantisation<T, U>(here, p.quantPre);
   int64_t mode = (config.format == CO2Layout::ROW_MAJOR ? npusim::mode::NZ2ND : 0) |
                  (p.isChannelSplit ? npusim::mode::CHANNEL_SPLIT : 0);
@@ -382,6 +381,13 @@ inline void npusim_fixpipe(Here here, const D& dst, const LocalTensor<U>& src, c
   npusim::emit_fixpipe(here, npusim::space_in(dst), npusim::address_in(dst), src.address, npusim::moved<T>(), p.mSize,
                        p.nSize, p.srcStride, p.dstStride, p.ndNum, p.srcNdStride, p.dstNdStride, mode,
                        npusim::tensor_in(dst));
+}
+template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR, class D>
+inline void npusim_fixpipe(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p) {
+  if (!npusim::has_cube()) return;
+  npusim::UnitTile* tile = p.unitFlag ? &npusim::before_unit_fixpipe(here, src.address) : nullptr;
+  npusim_fixpipe_row<T, U, config>(here, dst, src, p);
+  if (p.unitFlag == 3) npusim::behind_unit_fixpipe(here, *tile);
 }
 template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
 inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p,

@@ -11,8 +11,10 @@ template <class... A> void call(void (*kernel)(A...)) { call(kernel, std::index_
 template <class K> void run_blocks(K kernel) {
   while (true) {
     call(kernel);
+    Here here = last_call();
+    settle_units(here);
     if (self->block + control->blocks_at_once >= control->blocks) return;
-    Here here{"", 0};
+    here = {"", 0};
     if (self->at_end) self->at_end();
     emit_pipe_barrier(here, pipe::ALL);
     emit_set_atomic(here, data::NONE);

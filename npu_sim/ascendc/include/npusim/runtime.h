@@ -29,6 +29,14 @@ struct FeatureMap {
   int64_t l1_h = 0, l1_w = 0, pad[4] = {};
 };
 
+// A tile of L0C that Mmad and Fixpipe hand to each other by unitFlag.
+enum class Tile { FREE, OPEN, CLOSED, KEPT, EMPTIED };
+struct UnitTile {
+  int64_t address = -1;
+  Tile state = Tile::FREE;
+};
+constexpr int UNIT_TILES = 4;
+
 // What a block begins with.
 struct Registers {
   void* pipe = nullptr;
@@ -43,6 +51,7 @@ struct Registers {
     bool index_first = false;
   } extreme;
   float scale = __builtin_nanf("");
+  UnitTile tiles[UNIT_TILES];
   // Of SetFixpipeNz2ndFlag.
   uint16_t matrices = 1, src_matrix = 0, dst_matrix = 0;
   // Of SetPadValue.

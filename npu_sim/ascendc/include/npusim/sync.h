@@ -33,6 +33,57 @@ inline void wait_flag(Here here, HardEvent event, int64_t id) {
   emit_wait_flag(here, ends.from, ends.to, id);
 }
 
+// unitFlag, by a flag for each tile: M sets one behind the Mmad that closes a tile, FIX one behind the Fixpipe that empties
+// it. ASSUMED: a device does so for each 512 bytes, so Fixpipe begins earlier there. Events from the last one down are
+// taken to be free.
+inline int64_t unit_event(const UnitTile& tile) { return control->event_count - 1 - (&tile - self->tiles); }
+
+inline void before_unit_mmad(Here here, int64_t address) {
+  UnitTile* found = nullptr;
+  for (UnitTile& tile : self->tiles)
+    if (tile.address == address) found = &tile;
+  for (Tile wanted : {Tile::FREE, Tile::EMPTIED})
+    for (UnitTile& tile : self->tiles)
+      if (!found && tile.state == wanted) found = &tile;
+  if (!found) refuse(here, "Mmad with unitFlag is modelled with at most %d tiles of L0C at a time", UNIT_TILES);
+  if (found->state == Tile::CLOSED || found->state == Tile::KEPT)
+    refuse(here, "Mmad with unitFlag must find its tile emptied by a Fixpipe with unitFlag 3");
+  if (found->state == Tile::EMPTIED) emit_wait_flag(here, pipe::FIX, pipe::M, unit_event(*found));
+  *found = {address, Tile::OPEN};
+}
+
+inline void behind_unit_mmad(Here here, int64_t address, bool closes) {
+  for (UnitTile& tile : self->tiles)
+    if (closes && tile.address == address && tile.state == Tile::OPEN) {
+      emit_set_flag(here, pipe::M, pipe::FIX, unit_event(tile));
+      tile.state = Tile::CLOSED;
+    }
+}
+
+// The tile that Fixpipe reads, or a part of it.
+inline UnitTile& before_unit_fixpipe(Here here, int64_t address) {
+  UnitTile* found = nullptr;
+  for (UnitTile& tile : self->tiles)
+    if (tile.state != Tile::FREE && tile.address <= address && (!found || tile.address > found->address)) found = &tile;
+  if (!found || found->state == Tile::OPEN || (found->state == Tile::EMPTIED && found->address == address))
+    refuse(here, "Fixpipe with unitFlag must come behind a Mmad with unitFlag 3 into its tile");
+  if (found->state == Tile::CLOSED) emit_wait_flag(here, pipe::M, pipe::FIX, unit_event(*found));
+  if (found->state == Tile::EMPTIED) emit_wait_flag(here, pipe::FIX, pipe::M, unit_event(*found));
+  found->state = Tile::KEPT;
+  return *found;
+}
+
+inline void behind_unit_fixpipe(Here here, UnitTile& tile) {
+  emit_set_flag(here, pipe::FIX, pipe::M, unit_event(tile));
+  tile.state = Tile::EMPTIED;
+}
+
+// At the end of a block: flags that no Mmad waited for.
+inline void settle_units(Here here) {
+  for (UnitTile& tile : self->tiles)
+    if (tile.state == Tile::EMPTIED) emit_wait_flag(here, pipe::FIX, pipe::M, unit_event(tile));
+}
+
 inline void barrier(Here here, int64_t on) {
   if (on == pipe::S) refuse(here, "PipeBarrier must be of a pipe other than S");
   if (on == pipe::V && !self->is_vector) return;
