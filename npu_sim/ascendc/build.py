@@ -194,11 +194,14 @@ class Build:
             defines = ["NPUSIM_SIDE=1", *side_defines(self._product, kind)]
             asked = ["-fPIC", "-shared", *(f"-D{define}" for define in defines)]
             self._run(compiler, [*options, *asked], place, "main.cpp", f"{kind}.so")
-        self._run(compiler, [*options, "-rdynamic", "-ldl"], place, "sides.cpp", "kernel")
+        self._run(compiler, [*options, "-rdynamic"], place, "sides.cpp", "kernel", "-ldl")
 
-    def _run(self, compiler: Compiler, options: Sequence[str], place: Path, source: str, result: str) -> None:
+    def _run(
+        self, compiler: Compiler, options: Sequence[str], place: Path, source: str, result: str, *libraries: str
+    ) -> None:
         """Compile one file of ``place``, in the older standard unless only the newer one takes it."""
-        command, what = [*options, str(place / source), "-o", str(place / result)], str(self.source.path)
+        command = [*options, str(place / source), "-o", str(place / result), *libraries]
+        what = str(self.source.path)
         try:
             compiler.run(["-std=c++17", *command], what)
         except CompilationError as error:
