@@ -16,7 +16,7 @@ SOURCE = """
 using namespace AscendC;
 // c[i] = a[i] b in rows of 32, each product of two parts of k, results in as many places of L0C by turns.
 extern "C" __global__ __aicore__ void tiles(GM_ADDR a, GM_ADDR b, GM_ADDR c, int32_t count, int32_t places,
-                                            int32_t last, int32_t store, int32_t parts) {
+                                            int32_t last, int32_t store, int32_t parts, int32_t apart) {
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY);
   GlobalTensor<half> left, right;
   GlobalTensor<float> out;
@@ -42,7 +42,7 @@ extern "C" __global__ __aicore__ void tiles(GM_ADDR a, GM_ADDR b, GM_ADDR c, int
     }
     SetFlag<HardEvent::MTE1_MTE2>(0); WaitFlag<HardEvent::MTE1_MTE2>(0);
     SetFlag<HardEvent::MTE1_M>(0); WaitFlag<HardEvent::MTE1_M>(0);
-    LocalTensor<float> sums(TPosition::CO1, i % places * 4096, 1024);
+    LocalTensor<float> sums(TPosition::CO1, i % places * apart, 1024);
     for (int32_t k = 0; k < 2; k++) {
       MmadParams how(32, 32, 16, k ? last : store ? 2 : 0, false, k == 0);
       Mmad(sums, a2[k * 512], b2[k * 512], how);
@@ -67,12 +67,12 @@ def kernel(tmp_path_factory):
     return ascendc.compile(path)
 
 
-def run(kernel, places, last=3, store=3, parts=1, count=COUNT):
+def run(kernel, places, last=3, store=3, parts=1, count=COUNT, apart=4096):
     rng = np.random.default_rng(places)
     a = rng.integers(-4, 5, (count, 32, 32)).astype(np.float16)
     b = rng.integers(-4, 5, (32, 32)).astype(np.float16)
     c = np.zeros((count, 32, 32), np.float32)
-    numbers = (np.int32(number) for number in (count, places, last, store, parts))
+    numbers = (np.int32(number) for number in (count, places, last, store, parts, apart))
     result = kernel(a, b, c, *numbers, blocks=1, product="910b", outputs=[2])
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
     return result
@@ -87,6 +87,12 @@ def test_tiles_are_stored_when_they_are_complete_and_filled_when_they_are_stored
     rows = result.rows()
     flags = rows[(rows["op"] == Op.SET_FLAG) & (rows["pipe"] == Pipe.M) & (rows["peer"] == Pipe.FIX)]
     assert len(flags) == COUNT
+
+
+@pytest.mark.parametrize("apart", [1024, 2048, 3072])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_tile_that_lies_over_parts_of_others_waits_for_them(kernel, apart, parts):
+    assert run(kernel, 3, apart=apart, parts=parts).findings == ()
 
 
 def test_without_it_the_same_kernel_stores_what_is_not_there_yet(kernel):
@@ -111,7 +117,7 @@ def test_a_store_of_a_tile_that_no_mmad_closes_is_refused(kernel):
 def test_a_tile_that_nobody_stores_is_a_finding(kernel):
     result = kernel(
         np.zeros((1, 32, 32), np.float16), np.zeros((32, 32), np.float16), np.zeros((1, 32, 32), np.float32),
-        *(np.int32(number) for number in (1, 1, 3, 3, 0)), blocks=1, product="910b",
+        *(np.int32(number) for number in (1, 1, 3, 3, 0, 4096)), blocks=1, product="910b",
     )  # fmt: skip
     assert any("flag" in str(finding).lower() for finding in result.findings)
 

@@ -347,7 +347,8 @@ inline void Mmad(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTe
   expect(c.space(), npusim::space::L0C, "result");
   expect(a.space(), npusim::space::L0A, "left operand");
   expect(b.space(), npusim::space::L0B, "right operand");
-  if (p.unitFlag) npusim::before_unit_mmad(here, c.address);
+  if (p.unitFlag)
+    npusim::before_unit_mmad(here, c.address, int64_t((p.m + 15) / 16) * ((p.n + 15) / 16) * 256 * sizeof(C));
   if (p.cmatrixSource) npusim::refuse(here, "Mmad cmatrixSource (the bias table) is not modelled");
   int64_t mode = (p.cmatrixInitVal && !p.isBias ? npusim::mode::INIT : 0) | (p.kDirectionAlign ? npusim::mode::K_ALIGN : 0);
   npusim::emit_mmad(here, c.address, a.address, b.address, npusim::number<A>(), p.m, p.n, p.k, mode);

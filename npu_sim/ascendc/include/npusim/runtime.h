@@ -32,7 +32,7 @@ struct FeatureMap {
 // A tile of L0C that Mmad and Fixpipe hand to each other by unitFlag.
 enum class Tile { FREE, OPEN, CLOSED, KEPT, EMPTIED };
 struct UnitTile {
-  int64_t address = -1;
+  int64_t address = 0, bytes = 0;
   Tile state = Tile::FREE;
 };
 constexpr int UNIT_TILES = 4;

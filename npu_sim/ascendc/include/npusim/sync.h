@@ -38,18 +38,26 @@ inline void wait_flag(Here here, HardEvent event, int64_t id) {
 // taken to be free.
 inline int64_t unit_event(const UnitTile& tile) { return control->event_count - 1 - (&tile - self->tiles); }
 
-inline void before_unit_mmad(Here here, int64_t address) {
-  UnitTile* found = nullptr;
+// A tile that lies where the next one will has to be empty, and is forgotten.
+inline void before_unit_mmad(Here here, int64_t address, int64_t bytes) {
+  UnitTile* free = nullptr;
+  for (UnitTile& tile : self->tiles) {
+    bool is_same = tile.state == Tile::OPEN && tile.address == address && tile.bytes == bytes;
+    if (is_same) return;
+    bool meets = tile.address < address + bytes && address < tile.address + tile.bytes;
+    if (meets && (tile.state == Tile::CLOSED || tile.state == Tile::KEPT))
+      refuse(here, "Mmad with unitFlag must find its tile emptied by a Fixpipe with unitFlag 3");
+    if (meets && tile.state == Tile::EMPTIED) emit_wait_flag(here, pipe::FIX, pipe::M, unit_event(tile));
+    if (meets) tile = UnitTile();
+    if (!free && tile.state == Tile::FREE) free = &tile;
+  }
   for (UnitTile& tile : self->tiles)
-    if (tile.address == address) found = &tile;
-  for (Tile wanted : {Tile::FREE, Tile::EMPTIED})
-    for (UnitTile& tile : self->tiles)
-      if (!found && tile.state == wanted) found = &tile;
-  if (!found) refuse(here, "Mmad with unitFlag is modelled with at most %d tiles of L0C at a time", UNIT_TILES);
-  if (found->state == Tile::CLOSED || found->state == Tile::KEPT)
-    refuse(here, "Mmad with unitFlag must find its tile emptied by a Fixpipe with unitFlag 3");
-  if (found->state == Tile::EMPTIED) emit_wait_flag(here, pipe::FIX, pipe::M, unit_event(*found));
-  *found = {address, Tile::OPEN};
+    if (!free && tile.state == Tile::EMPTIED) {
+      emit_wait_flag(here, pipe::FIX, pipe::M, unit_event(tile));
+      free = &tile;
+    }
+  if (!free) refuse(here, "Mmad with unitFlag is modelled with at most %d tiles of L0C at a time", UNIT_TILES);
+  *free = {address, bytes, Tile::OPEN};
 }
 
 inline void behind_unit_mmad(Here here, int64_t address, bool closes) {
@@ -64,7 +72,7 @@ inline void behind_unit_mmad(Here here, int64_t address, bool closes) {
 inline UnitTile& before_unit_fixpipe(Here here, int64_t address) {
   UnitTile* found = nullptr;
   for (UnitTile& tile : self->tiles)
-    if (tile.state != Tile::FREE && tile.address <= address && (!found || tile.address > found->address)) found = &tile;
+    if (tile.address <= address && address < tile.address + tile.bytes) found = &tile;
   if (!found || found->state == Tile::OPEN || (found->state == Tile::EMPTIED && found->address == address))
     refuse(here, "Fixpipe with unitFlag must come behind a Mmad with unitFlag 3 into its tile");
   if (found->state == Tile::CLOSED) emit_wait_flag(here, pipe::M, pipe::FIX, unit_event(*found));
