@@ -6,7 +6,7 @@ import numpy as np
 
 from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Data
-from npu_sim.isa.op import Op
+from npu_sim.isa.op import IS_MMAD, Op
 
 MODE_LENGTH = 2
 
@@ -30,7 +30,7 @@ def type_end(rows: np.ndarray, first: Int, n: Int, mode: np.ndarray) -> Int:
         op = rows[i]["op"]
         if op == Op.SET_HF32:
             mode[0] = rows[i]["value"] != 0
-        elif op == Op.MMAD:
+        elif IS_MMAD[op]:
             data = np.int64(rows[i]["dtype"])
             if data != Data.FP16 and data != Data.BF16 and data != Data.FP32:
                 continue  # sums of integers are exact: they have no model

@@ -19,7 +19,7 @@ from npu_sim.errors import DTypeError, NpuSimError, ProgramError, Refusal, Shape
 from npu_sim.isa.codes import Data, Pipe, Space
 from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.names import pipe_name, space_name
-from npu_sim.isa.op import OPS, SPEC_OF_OP, Op
+from npu_sim.isa.op import MMADS, OPS, SPEC_OF_OP, Op
 from npu_sim.products import Product
 from npu_sim.program.launch import CoreKind
 from npu_sim.program.operands import FIELDS, checked_operands
@@ -402,9 +402,10 @@ for _instruction in OPS:
 
 def _sums_beside(instruction: Instruction, others: Collection[int]) -> tuple[Data, ...]:
     """Return what L0C may hold for an instruction, by the types of its other tensors."""
-    if instruction.scalar_type is not None:  # Fixpipe that scales: the row is held to what becomes of what
+    if instruction.scalar_type is not None or Space.FB in instruction.spaces.values():
+        # Fixpipe that scales: the row is held to what becomes of what
         return Data.FP32, Data.INT32
-    of_integers = Data.INT8 in others if instruction.op == Op.MMAD else Data.INT32 in others
+    of_integers = Data.INT8 in others if instruction.op in MMADS else Data.INT32 in others
     return (Data.INT32,) if of_integers else (Data.FP32,)
 
 

@@ -22,7 +22,7 @@ from npu_sim.errors import DTypeError, shown
 from npu_sim.isa.codes import Data, Mode
 from npu_sim.isa.instruction import Instruction
 
-_TENSORS = ("dst", "src", "src0", "src1", "src_a", "src_b")
+_TENSORS = ("dst", "src", "src0", "src1", "src_a", "src_b", "bias", "scales")
 _STATE = Mode.ATOMIC | Mode.HF32
 """Bits that no call sets: SetAtomicAdd and SetHF32Mode do."""
 
@@ -69,7 +69,7 @@ def shape_of(instruction: Instruction) -> Shape:
     tensors = tuple(name for name in operands if name in _TENSORS) if instruction.routes else ()
     sources = tuple(name for name in tensors if name != "dst")
     typed = (*sources, *tensors)[0] if tensors else ""
-    own_result = "dst_dtype" in operands or (len(sources) == 2 and "src_a" in sources)
+    own_result = "dst_dtype" in operands or "src_a" in sources
     derived = {*tensors, "value_bits"}
     if tensors:
         derived |= {"dst_space", "src_space", "tensor", "dtype", "src_dtype", "dst_dtype"}

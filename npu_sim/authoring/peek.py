@@ -84,5 +84,5 @@ def _elements(session: Session, tensor: LocalTensor) -> np.ndarray:
         # sums are float32 or int32, whatever a kernel calls them
         whole = memory.l0c[first // 4 : end // 4].view(np.int32 if kind.data == Data.INT32 else np.float32)
         return whole[: len(whole) // 256 * 256].reshape(-1, _FRACTAL_SIDE, _FRACTAL_SIDE).copy()
-    held = memory.ub if tensor.space == Space.UB else memory.l1
+    held = getattr(memory, tensor.space.name.lower())
     return held[first : end - (end - first) % kind.item_bytes].copy().view(kind.storage)

@@ -19,40 +19,24 @@ from npu_sim.program.violation import Violation
 
 _FIRST_CAPACITY = 256
 _RUNS = empty_runs(1 << 12)
-_NOWHERE = (0, 0, 0)
 INSIDE, UNKNOWN = -1, -2
 """What `outside` says of a row all of whose bytes lie in its tensors, and of one without a footprint."""
 
 
 @jit
-def outside(
-    rows: np.ndarray,
-    n: Int,
-    runs: np.ndarray,
-    space0: Int,
-    start0: Int,
-    end0: Int,
-    space1: Int,
-    start1: Int,
-    end1: Int,
-    space2: Int,
-    start2: Int,
-    end2: Int,
-) -> Int:
-    """Return the number of the first run of row ``n`` that is in none of three ranges, `INSIDE` or `UNKNOWN`."""
+def outside(rows: np.ndarray, n: Int, runs: np.ndarray, ranges: np.ndarray) -> Int:
+    """Return the number of the first run of row ``n`` that is in none of ``ranges``, `INSIDE` or `UNKNOWN`."""
     count = footprint_at(rows, n, runs)
     if count < 0:
         return np.int64(UNKNOWN)
     for i in range(count):
         space, start = runs[i, 0], runs[i, 2]
         end = start + (runs[i, 4] - 1) * runs[i, 5] + runs[i, 3]
-        if space == space0 and start >= start0 and end <= end0:
-            continue
-        if space == space1 and start >= start1 and end <= end1:
-            continue
-        if space == space2 and start >= start2 and end <= end2:
-            continue
-        return np.int64(i)
+        is_inside = False
+        for k in range(len(ranges)):
+            is_inside |= space == ranges[k, 0] and start >= ranges[k, 1] and end <= ranges[k, 2]
+        if not is_inside:
+            return np.int64(i)
     return np.int64(INSIDE)
 
 
@@ -131,15 +115,14 @@ class Recorder:
         return n
 
     def outside(self, row: int, ranges: Sequence[tuple[int, int, int]]) -> tuple[int, ...] | None:
-        """Return the first run of a row (`isa.footprint`) that is in none of up to three ranges, None without one.
+        """Return the first run of a row (`isa.footprint`) that is in none of the ranges, None without one.
 
         Parameters
         ----------
         row : int
         ranges : sequence of (space, first byte, byte behind the last)
         """
-        flat = [number for one in (*ranges, *[_NOWHERE] * (3 - len(ranges))) for number in one]
-        found = int(outside(self._rows, row, _RUNS, *flat))
+        found = int(outside(self._rows, row, _RUNS, np.array(ranges, np.int64).reshape(-1, 3)))
         return tuple(_RUNS[found].tolist()) if found >= 0 else None
 
     def drop_last(self) -> None:

@@ -17,7 +17,7 @@ from npu_sim.budget import reserve
 from npu_sim.debug.operands import Operand, operands_of, runs_of
 from npu_sim.debug.parts import Part, parts_of
 from npu_sim.debug.places import Place, Reason, Stop, Watch
-from npu_sim.debug.views import SpaceView, space_of
+from npu_sim.debug.views import SpaceView, names_of_buffers, space_of
 from npu_sim.dtypes.formats import DTYPE_OF_DATA
 from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.engines.numerics import options_of
@@ -30,7 +30,7 @@ from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.footprint import WRITE
 from npu_sim.isa.row import join_rows
-from npu_sim.memory.core import POISON_BYTE, CoreMemory
+from npu_sim.memory.core import POISON_BYTE, CoreMemory, memory_bytes
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
 from npu_sim.program.bounds import gm_violations
@@ -234,8 +234,8 @@ class Machine:
         now = self.place or self._last
         number = self._core(core) if core is not None else 0 if now is None else now.core
         if number not in self._memories:
-            held = sum(getattr(self.product.core, f"{name}_bytes") for name in ("l1", "ub", "l0c", "l0a", "l0b"))
-            reserve("Buffers of the cores under the debugger", (len(self._memories) + 1) * 2 * held)
+            held = memory_bytes(self.product.core)
+            reserve("Buffers of the cores under the debugger", (len(self._memories) + 1) * held)
             self._memories[number] = CoreMemory.for_core(self.product.core)
         return self._memories[number]
 
@@ -243,7 +243,7 @@ class Machine:
         """Return a buffer of a core to look at."""
         held = space_of(space)
         if held in (Space.NONE, Space.GM):
-            raise ShapeError(f"space must be one of L1, L0A, L0B, L0C, UB, not {held.name}")
+            raise ShapeError(f"space must be one of {names_of_buffers()}, not {held.name}")
         return SpaceView(held, self.memory(core))
 
     @property
@@ -296,11 +296,12 @@ class Machine:
     def dump(self) -> dict[str, np.ndarray]:
         """Return everything that can be seen: tensors by name, and the raw buffers of each core that has run.
 
-        Keys are ``gm.NAME`` and ``coreN.ub``, ``.l1``, ``.l0a``, ``.l0b``, ``.l0c``; `numpy.savez` takes it as it is.
+        Keys are ``gm.NAME`` and ``coreN.ub``, ``.l1``, ``.l0a``, ``.l0b``, ``.l0c``, ``.bt``, ``.fb``; `numpy.savez`
+        takes it as it is.
         """
         held = {f"gm.{place.name}": self.tensor(place.name) for place in self.launches[0].gm.tensors}
         for number, memory in sorted(self._memories.items()):
-            for name in ("ub", "l1", "l0a", "l0b", "l0c"):
+            for name in ("ub", "l1", "l0a", "l0b", "l0c", "bt", "fb"):
                 held[f"core{number}.{name}"] = getattr(memory, name).copy()
         return held
 
@@ -359,8 +360,7 @@ class Machine:
             self._memories.clear()
             self._of_launch = program.launch
         memory = self.memory(program.core)
-        buffers = memory.l1, memory.l0a, memory.l0b, memory.l0c, memory.ub
-        bad = int(run_rows(program.rows, begin, end, self._gm, *buffers, *self._work))
+        bad = int(run_rows(program.rows, begin, end, self._gm, *memory.buffers, *self._work))
         if bad >= 0:
             place = self._place_of(program, bad)
             rule = "must have modelled element types and lie inside the buffers"

@@ -12,7 +12,7 @@ from npu_sim.debug.views import SpaceView, lanes_of
 from npu_sim.dtypes.formats import DTYPE_OF_DATA, DType
 from npu_sim.isa.codes import Data, Mode, Space
 from npu_sim.isa.footprint import READ, empty_runs, footprint_at
-from npu_sim.isa.op import SPEC_OF_OP, Op
+from npu_sim.isa.op import MMADS, SPEC_OF_OP, Op
 from npu_sim.memory.core import CoreMemory
 from npu_sim.units import FRACTAL_BYTES, ceil_div
 
@@ -79,7 +79,11 @@ def bytes_of(
 def _sums_of(row: np.void) -> Data:
     """Return what L0C holds where a row adds up or takes sums."""
     op, dtype, dst_dtype = Op(int(row["op"])), Data(int(row["dtype"])), Data(int(row["dst_dtype"]))
-    of_integers = dtype in (Data.INT8, Data.INT32) if op in (Op.MMAD, Op.FIXPIPE_QUANT) else dst_dtype == Data.INT32
+    of_integers = (
+        dtype in (Data.INT8, Data.INT32)
+        if op in (*MMADS, Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES)
+        else dst_dtype == Data.INT32
+    )
     return Data.INT32 if of_integers else Data.FP32
 
 
@@ -107,7 +111,7 @@ def operands_of(
     written : bool
     """
     row = rows[at]
-    if int(row["op"]) == Op.MMAD and row["m"] > 1:  # one row of A lies in a line
+    if int(row["op"]) in MMADS and row["m"] > 1:  # one row of A lies in a line
         return _of_mmad(row, memory, written=written)
     groups: dict[tuple[int, int], list[tuple[int, ...]]] = {}
     for run in runs_of(rows, at):
@@ -141,7 +145,7 @@ def _of_mmad(row: np.void, memory: CoreMemory, *, written: bool) -> list[Operand
     m, n, k = (int(row[name]) for name in "mnk")
     if not m or not n or not k:
         return []
-    kind, single = DTYPE_OF_DATA[Data(int(row["dtype"]))], DTYPE_OF_DATA[Data.FP32]
+    kind, single = DTYPE_OF_DATA[Data(int(row["dtype"]))], DTYPE_OF_DATA[_sums_of(row)]
     sums = SpaceView(Space.L0C, memory)
     at = int(row["dst"])
     c = (
@@ -172,6 +176,10 @@ def _of_mmad(row: np.void, memory: CoreMemory, *, written: bool) -> list[Operand
             right.fractals(kind, ceil_div(n, 16) * ceil_div(k, depth), second),
         ),
     ]
-    if not row["mode"] & Mode.INIT:
+    if int(row["op"]) == Op.MMAD_BIAS:
+        first = int(row["src2"])
+        bias = SpaceView(Space.BT, memory).nd(single, n, first)
+        found.append(Operand("reads BT", Space.BT, first, single, bias, None))
+    elif not row["mode"] & Mode.INIT:
         found.append(Operand("reads L0C", Space.L0C, at, single, *c))
     return found

@@ -10,7 +10,7 @@ import numpy as np
 from npu_sim.arguments import per_axis, whole
 from npu_sim.dtypes.formats import DTYPE_OF_DATA, DType, get_dtype
 from npu_sim.errors import ShapeError, shown
-from npu_sim.isa.codes import Data, Space
+from npu_sim.isa.codes import ON_CHIP, Data, Space
 from npu_sim.memory.core import CoreMemory
 from npu_sim.units import BLOCK_BYTES, FRACTAL_BYTES, ceil_div
 
@@ -28,7 +28,7 @@ class SpaceView:
     Attributes
     ----------
     space : Space
-        L1, L0A, L0B, L0C or UB.
+        Any but GM.
     memory : CoreMemory
         Of the core.
     """
@@ -146,7 +146,12 @@ def space_of(space: Space | str) -> Space:
     try:
         return Space[space.upper()] if isinstance(space, str) else Space(whole("space", space))
     except (KeyError, ValueError):
-        raise ShapeError(f"space must be one of GM, L1, L0A, L0B, L0C, UB, not {shown(space)}") from None
+        raise ShapeError(f"space must be one of GM, {names_of_buffers()}, not {shown(space)}") from None
+
+
+def names_of_buffers() -> str:
+    """Return the names of the spaces of a core, to list them."""
+    return ", ".join(space.name for space in ON_CHIP)
 
 
 def lanes_of(carriers: np.ndarray, kind: DType) -> np.ndarray:

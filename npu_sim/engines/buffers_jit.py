@@ -12,6 +12,7 @@ import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
 from npu_sim.engines.hazards_book import widened
+from npu_sim.isa.codes import SPACES
 from npu_sim.isa.footprint import READ, footprint
 from npu_sim.isa.op import Op
 
@@ -21,11 +22,11 @@ FINDINGS, ROW, ROW_FINDINGS = range(3)
 LAST_LEFT = 3
 """[3]: code, row and other row of the last finding that found no room."""
 BASE = 8
-"""[7 spaces]: first cell of a space of the core, -1 for others."""
-CELLS = BASE + 7
-"""[7 spaces]: cells of a space."""
+"""[spaces]: first cell of a space of the core, -1 for others."""
+CELLS = BASE + SPACES
+"""[spaces]: cells of a space."""
 CODES = 11
-KEPT = CELLS + 7
+KEPT = CELLS + SPACES
 """[codes]: how many findings of a code are in the list."""
 LEFT = KEPT + CODES
 """[codes]: how many found no room there. The first of a code always does."""
@@ -154,7 +155,7 @@ def check_rows(lives: Any, rows: np.ndarray, count: Int, runs: np.ndarray) -> No
         if op == Op.ALLOC_TENSOR or op == Op.FREE_TENSOR:
             space, start, length = np.int64(row["dst_space"]), np.int64(row["dst"]), np.int64(row["count"])
             number = np.int64(row["value"])
-            inside = 0 <= space < 7 and 0 <= number < len(lives.alive) and start >= 0 and length >= 0
+            inside = 0 <= space < SPACES and 0 <= number < len(lives.alive) and start >= 0 and length >= 0
             if inside and book[BASE + space] >= 0:
                 room = 32 * book[CELLS + space] - start
                 if op == Op.ALLOC_TENSOR and length > room:

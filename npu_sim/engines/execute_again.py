@@ -51,11 +51,8 @@ def ran_again(
     sink = np.zeros(SINK_LENGTH, np.int64)
     sink[3] = config[3]
     kit = KITS.take(product.core)
-    memory = kit.memory
-    bad = run_rows(
-        rows, 0, len(rows), arena, memory.l1, memory.l0a, memory.l0b, memory.l0c, memory.ub, config, kit.scratch,
-        kit.staging, sink, _NO_RUNS, _NO_BYTES,
-    )  # fmt: skip
+    buffers = kit.memory.buffers
+    bad = run_rows(rows, 0, len(rows), arena, *buffers, config, kit.scratch, kit.staging, sink, _NO_RUNS, _NO_BYTES)
     KITS.give_back(product.core, kit)
     return bad < 0
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
-from npu_sim.isa.codes import Pipe, Space
+from npu_sim.isa.codes import SPACES, Pipe, Space
 
 SLOTS = 7
 REGIONS = SLOTS
@@ -16,7 +16,6 @@ REGION_BITS = 11
 """A region is that many bits of a cell's number: 64 KiB."""
 REGIONS_ASKED = 64
 """Of an access to more regions every slot counts as used."""
-SPACES = 7
 PIPES = 8
 NODE_FIELDS = 3
 FINDING_FIELDS = 7
@@ -51,9 +50,9 @@ STOPPED = 23
 GM_ONLY = 24
 """Whether only accesses to GM are checked: an equal program has shown that those to the buffers of a core are right."""
 SPACE = 25
-"""[7 spaces, 4]: first cell, capacity in bytes, alignment of addresses, spare."""
+"""[spaces, 4]: first cell, capacity in bytes, alignment of addresses, spare."""
 USED = SPACE + 4 * SPACES
-"""[7 spaces, 7 slots]: whether a slot of a space was ever written."""
+"""[spaces, 7 slots]: whether a slot of a space was ever written."""
 CLOCKS = USED + SPACES * SLOTS
 """[8 pipes p, 8 pipes q]: largest entry of q that is complete before the next row of p; `ALWAYS` for p = q, unless
 rows of p need barriers. Row 7, of no pipe, is that of a row whose own pipe waits for it by itself."""

@@ -70,26 +70,26 @@ from npu_sim.engines.hazards_book import (
 )
 from npu_sim.engines.hazards_cells import set
 from npu_sim.engines.hazards_touch import blocks_touched, nodes_needed, touch_run
-from npu_sim.isa.codes import Pipe
+from npu_sim.isa.codes import SPACES, Pipe
 from npu_sim.isa.footprint import NO_FOOTPRINT, footprint
 from npu_sim.isa.gm_extent import gm_operands, space_of
 from npu_sim.isa.instruction import ITEM, Instruction
 from npu_sim.isa.mte import item_bytes
-from npu_sim.isa.op import Op, by_opcode
+from npu_sim.isa.op import IS_MMAD, Op, by_opcode
 from npu_sim.program.limits import MMAD_BARRIER_ELEMS
 
 _OPERANDS = ("dst", "src0", "src1")
 
 
 def _pipes(instruction: Instruction) -> np.ndarray:
-    """Return int8[8, 8]: the pipe of each data path (destination, source), -1 where there is none."""
-    table = np.full((8, 8), -1, np.int8)
+    """Return int8[SPACES, SPACES]: the pipe of each data path (destination, source), -1 where there is none."""
+    table = np.full((SPACES, SPACES), -1, np.int8)
     for (destination, source), pipe in instruction.routes.items():
         table[destination, source] = pipe
     return table
 
 
-_PIPE_OF_PATH = by_opcode(_pipes, default=np.full((8, 8), -1), dtype=np.int8)
+_PIPE_OF_PATH = by_opcode(_pipes, default=np.full((SPACES, SPACES), -1), dtype=np.int8)
 _IS_SYNCHRONISATION = by_opcode(lambda instruction: not instruction.routes, dtype=np.bool_)
 """Flags, barriers and core state: what touches no memory."""
 _IS_SYNCHRONISATION[Op.NOP] = True
@@ -105,7 +105,7 @@ _IS_ADDRESS = by_opcode(
 def _expected_pipe(row: Any) -> Int:
     """Return the pipe that must run a memory instruction, -1 for an unknown one or a data path that exists nowhere."""
     dst, src = space_of(row, 0), space_of(row, 1)
-    if dst > 7 or src > 7:
+    if dst >= SPACES or src >= SPACES:
         return np.int64(-1)
     return np.int64(_PIPE_OF_PATH[row["op"], dst, src])
 
@@ -197,7 +197,7 @@ def _limits_of(book: np.ndarray, row: Any) -> Int:
     """Return where the clocks of a memory instruction are."""
     pipe = np.int64(row["pipe"])
     own = CLOCKS + PIPES * pipe
-    if row["op"] != Op.MMAD or np.int64(row["m"]) * np.int64(row["n"]) < MMAD_BARRIER_ELEMS:
+    if not IS_MMAD[row["op"]] or np.int64(row["m"]) * np.int64(row["n"]) < MMAD_BARRIER_ELEMS:
         return own
     ordered = CLOCKS + PIPES * ALL
     for q in range(PIPES):

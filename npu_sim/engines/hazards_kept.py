@@ -16,10 +16,8 @@ import numpy.typing as npt
 
 from npu_sim.engines import hazards_book as kept
 from npu_sim.engines import hazards_jit as jitted
-from npu_sim.isa.codes import Space
+from npu_sim.isa.codes import ON_CHIP
 from npu_sim.units import BLOCK_BYTES, ceil_div
-
-_ON_CHIP = tuple(space for space in Space if space not in (Space.NONE, Space.GM))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class KeptCore:
 def _used(shadow: kept.Shadow) -> list[tuple[int, int, npt.NDArray[np.int64]]]:
     """Return (space, slot, cells) of the buffers of a core, as far as any core has used them."""
     found = []
-    for space in _ON_CHIP:
+    for space in ON_CHIP:
         first, capacity = shadow.book[kept.SPACE + 4 * space :][:2].tolist()
         used = shadow.book[kept.USED + kept.SLOTS * space :][: kept.SLOTS]
         cells = slice(first, first + ceil_div(capacity, BLOCK_BYTES))

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from npu_sim.budget import reserve
 from npu_sim.engines import hazards_book as kept
-from npu_sim.isa.codes import Space
+from npu_sim.isa.codes import SPACES, Space
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.products import Product
 from npu_sim.program.limits import ADDRESS_ALIGNMENT_BYTES
@@ -21,7 +21,7 @@ _FIRST_NODES = 4096
 
 def new_shadow(product: Product, table: npt.NDArray[np.int64]) -> kept.Shadow:
     """Return the memory of a run that has seen no row, on tensors as in `GlobalMemory.table`."""
-    spaces = np.zeros((kept.SPACES, 4), np.int64)
+    spaces = np.zeros((SPACES, 4), np.int64)
     spaces[:, 2:] = 1
     cells = 0
     for space, capacity in space_capacities(product).items():

@@ -14,7 +14,7 @@ from npu_sim.engines.execute import ExecuteOptions
 from npu_sim.engines.reorder import Order, Race
 from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Data
-from npu_sim.isa.op import Op
+from npu_sim.isa.op import IS_MMAD, Op
 from npu_sim.products import Product
 
 
@@ -80,7 +80,7 @@ def options_of(
     ShapeError
         Mmad multiplies several types and no model is given.
     """
-    types = set(np.unique(rows["dtype"][rows["op"] == Op.MMAD]).tolist())
+    types = set(np.unique(rows["dtype"][IS_MMAD[rows["op"]]]).tolist())
     # a row of a file may hold any byte; verify refuses it when its turn comes. Sums of integers are exact
     integers = (Data.INT8, Data.UINT8)
     names = sorted(data.name.lower() for data in Data if data in types and data not in integers)

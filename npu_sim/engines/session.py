@@ -80,7 +80,7 @@ class Session:
         self._kit: Kit | None = KITS.take(product.core)
         core_memory = self._kit.memory
         core_memory.poison()
-        self._buffers = core_memory.l1, core_memory.l0a, core_memory.l0b, core_memory.l0c, core_memory.ub
+        self._buffers = core_memory.buffers
         no_log = np.zeros((0, 4), np.int64), np.zeros(0, np.uint8)
         self._work = self._config, self._kit.scratch, self._kit.staging, self._sink, *no_log
 

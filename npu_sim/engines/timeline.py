@@ -58,7 +58,7 @@ from npu_sim.engines.timeline_result import (
 from npu_sim.engines.timeline_turns import Crossing, TurnClocks
 from npu_sim.errors import ProgramError
 from npu_sim.fenv import default_fenv
-from npu_sim.isa.codes import Pipe, Space
+from npu_sim.isa.codes import SPACES, Pipe, Space
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.names import pipe_name, space_name, type_name
 from npu_sim.isa.op import Op
@@ -436,7 +436,7 @@ class _Run:
 
     def _bound_by_memory(self) -> None:
         """Find out by how much L2 and memory take longer for what all cores read and store than the cores do."""
-        paths = self.totals[AT_BYTES - AT_BUSY :].reshape(8, 8)
+        paths = self.totals[AT_BYTES - AT_BUSY :].reshape(SPACES, SPACES)
         reads, stores = int(paths[Space.GM].sum()), int(paths[:, Space.GM].sum())
         moved = memory_traffic(reads, stores, self.touched, self.read_miss_permille, self.l2_hit_permille)
         least = memory_cycles(moved, self.product.cost, self.product.timing_clock_hz)

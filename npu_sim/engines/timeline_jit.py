@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
-from npu_sim.isa.codes import Pipe
+from npu_sim.isa.codes import SPACES, Pipe
 from npu_sim.isa.cost import issue_cost, row_cost_bytes, row_path
 from npu_sim.isa.cost_rates import UNKNOWN_OPCODE, UNSUPPORTED
 from npu_sim.isa.op import Op
@@ -63,8 +63,8 @@ OPCODES = 255
 AT_COUNT = AT_STALL + 8 * CAUSES
 """int64[OPCODES]: instructions by opcode."""
 AT_BYTES = AT_COUNT + OPCODES
-"""int64[8, 8]: bytes by (source space, destination space)."""
-CLOCK_WORDS = AT_BYTES + 64
+"""int64[SPACES, SPACES]: bytes by (source space, destination space)."""
+CLOCK_WORDS = AT_BYTES + SPACES * SPACES
 
 OK = 0
 WAIT_WITHOUT_SET = 1
@@ -303,9 +303,9 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
                 return (UNSUPPORTED_BY_PRODUCT if occupancy == UNSUPPORTED else OUT_OF_RANGE), i
             if byte_count > 0:
                 source, target = row_path(row)
-                if _exceeds(source, target + 1):
+                if source >= SPACES or target >= SPACES:
                     return UNSUPPORTED_BY_PRODUCT, i
-                clocks[AT_BYTES + source * 8 + target] += byte_count
+                clocks[AT_BYTES + source * SPACES + target] += byte_count
             if pipe == Pipe.MTE1 and clocks[AT_FRESH + pipe] != 0:
                 occupancy += mte1_start
             elif pipe == Pipe.M and clocks[AT_FRESH + pipe] & STARVED != 0:

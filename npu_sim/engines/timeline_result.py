@@ -14,7 +14,7 @@ from npu_sim.arguments import whole
 from npu_sim.engines.timeline_jit import AT_BUSY, AT_STALL, CAUSES, PIPES
 from npu_sim.engines.timeline_turns import Crossing
 from npu_sim.errors import ShapeError
-from npu_sim.isa.codes import Pipe
+from npu_sim.isa.codes import SPACES, Pipe
 from npu_sim.isa.names import space_name
 from npu_sim.products.cost import CostParams
 
@@ -229,7 +229,7 @@ def by_pipe(values: npt.NDArray[np.int64]) -> dict[str, int]:
 
 def by_path(values: npt.NDArray[np.int64]) -> dict[str, int]:
     """Return the bytes of each path that has any."""
-    paths = ((divmod(int(at), 8), int(values[at])) for at in np.flatnonzero(values[:64]))
+    paths = ((divmod(int(at), SPACES), int(values[at])) for at in np.flatnonzero(values[: SPACES * SPACES]))
     return {f"{space_name(source)}->{space_name(target)}": count for (source, target), count in paths}
 
 

@@ -1,9 +1,9 @@
-"""Uninitialised bytes of L1 that a load takes along and no Mmad uses: behind the last k or row of a fractal.
+"""Uninitialised bytes of L1 that a load takes along and nothing uses: behind the last k or row of a fractal, say.
 
 A LoadData moves whole fractals, so kernels whose k or m ends inside one read what nobody has written, and an Mmad of
-that k leaves it out. The load is carried out twice, on two contents of the bytes, to see which elements of L0 they
-reach; if no Mmad reads one of these before it is overwritten, the finding is a note. So it is only where the load takes
-other bytes too.
+that k leaves it out; the bias table and the Fixpipe buffer are filled by 64 and 128 bytes, and n columns of them used.
+The load is carried out twice, on two contents of the bytes, to see which elements they reach; if no Mmad or Fixpipe
+reads one of these before it is overwritten, the finding is a note. So it is only where the load takes other bytes too.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ _FINDINGS = 100
 """Findings that are looked into."""
 _SIDE, _CARRIERS = 16, 256
 _L0 = (Space.L0A, Space.L0B)
+_TABLES = (Space.BT, Space.FB)
 
 
 def as_notes(
     found: Iterable[Violation], rows_of: Callable[[int, int], np.ndarray], product: Product
 ) -> list[Violation]:
-    """Return findings, those of uninitialised bytes that no Mmad uses as notes.
+    """Return findings, those of uninitialised bytes that no Mmad or Fixpipe uses as notes.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ def as_notes(
         if violation.kind is Kind.READ_UNINITIALISED and violation.space is Space.L1 and looked < _FINDINGS:
             looked += 1
             if _is_unused(violation, rows_of(violation.launch, violation.core), product):
-                text = f"{violation.detail}, and which no Mmad uses"
+                text = f"{violation.detail}, and which no Mmad or Fixpipe uses"
                 result.append(replace(violation, kind=Kind.READ_UNUSED, detail=text))
                 continue
         result.append(violation)
@@ -64,7 +65,7 @@ def as_notes(
 def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool:
     row, space = rows[violation.row], int(rows["dst_space"][violation.row])
     instruction = SPEC_OF_OP.get(int(row["op"]))
-    if instruction is None or space not in _L0 or (space, Space.L1) not in instruction.routes:
+    if instruction is None or space not in (*_L0, *_TABLES) or (space, Space.L1) not in instruction.routes:
         return False
     if verify(rows[violation.row : violation.row + 1 + _ROWS], product):
         return False  # rows that nobody vouches for are not carried out, nor are their addresses followed
@@ -89,23 +90,27 @@ def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool
 
 
 def _reached(row: np.ndarray, violation: Violation, product: Product) -> dict[int, npt.NDArray[np.bool_]]:
-    """Return which bytes of L0A and L0B hold elements that the bytes of a finding reach through a load."""
+    """Return which bytes of each space that loads fill from L1 hold what the bytes of a finding reach through one."""
     core = product.core
     outcomes = []
     for content in (0x00, 0x3C):
-        l1, ub = np.zeros(core.l1_bytes, np.uint8), np.zeros(0, np.uint8)
+        l1, none = np.zeros(core.l1_bytes, np.uint8), np.zeros(0, np.uint8)
         l1[violation.start : violation.start + violation.length] = content
         l0a, l0b = np.zeros(core.l0a_bytes // 2, np.float32), np.zeros(core.l0b_bytes // 2, np.float32)
+        bt, fb = np.zeros(core.bt_bytes, np.uint8), np.zeros(core.quantisation_bytes, np.uint8)
         staging = np.zeros(max(core.l0c_bytes // 4, 8192), np.float32)
         run_rows(
-            row, 0, 1, np.zeros(0, np.uint8), l1, l0a, l0b, np.zeros(0, np.float32), ub,
+            row, 0, 1, none, l1, l0a, l0b, np.zeros(0, np.float32), none, bt, fb,
             np.zeros(CONFIG_LENGTH, np.int64), np.zeros(8192, np.float64), staging,
-            np.zeros(SINK_LENGTH, np.int64), np.zeros((0, 4), np.int64), np.zeros(0, np.uint8),
+            np.zeros(SINK_LENGTH, np.int64), np.zeros((0, 4), np.int64), none,
         )  # fmt: skip
-        outcomes.append((l0a, l0b))
+        outcomes.append((l0a, l0b, bt, fb))
     item = int(ITEM_BYTES_OF_CODE[int(row["dtype"][0])])
     found = {}
-    for space, before, now in zip(_L0, *outcomes, strict=True):
+    for space, before, now in zip((*_L0, *_TABLES), *outcomes, strict=True):
+        if space in _TABLES:
+            found[int(space)] = before != now
+            continue
         if item == 1:  # elements themselves, of which the carriers of a fractal hold four each
             carriers, in_fractal = np.flatnonzero(before.view(np.uint8) != now.view(np.uint8)), 4 * _CARRIERS
         else:

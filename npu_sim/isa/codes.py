@@ -33,7 +33,14 @@ class Space(IntEnum):
     L0B = 4
     L0C = 5
     UB = 6
+    BT = 7
+    """Bias table."""
+    FB = 8
+    """Fixpipe buffer, the part that holds quantisation parameters."""
 
+
+SPACES = len(Space)
+ON_CHIP = tuple(space for space in Space if space > Space.GM)
 
 Data = ElementType
 """Element types an instruction names."""

@@ -60,3 +60,15 @@ def transpose_rate(target, cost):
     if target == Space.L0A:
         return cost["transpose_to_l0a_millibytes_per_cycle"]
     return cost["transpose_to_l0b_millibytes_per_cycle"]
+
+
+@jit
+def to_table(byte_count, cost):
+    """L1 to the bias table or the Fixpipe buffer, by bytes that are read."""
+    rate = cost["l1_to_tables_millibytes_per_cycle"]
+    if rate == 0:
+        return np.int64(UNSUPPORTED), np.int64(0), byte_count
+    if byte_count == 0:
+        return cost["issue_cycles"], np.int64(0), byte_count
+    occupancy = max(transfer_cycles(byte_count, rate), cost["l1_to_tables_minimum_cycles"])
+    return occupancy, cost["l1_to_tables_isolated_cycles"], byte_count

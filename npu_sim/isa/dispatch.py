@@ -15,7 +15,7 @@ from npu_sim._switch import switch
 from npu_sim.accumulation import Inner
 from npu_sim.isa.general_form import run_general_form
 from npu_sim.isa.instruction import changes_nothing
-from npu_sim.isa.instructions.mmad import run_chained
+from npu_sim.isa.instructions import mmad, mmad_bias
 from npu_sim.isa.machine import (
     MACHINE,
     NOTHING,
@@ -86,7 +86,7 @@ class _Semantics:
 
 # most users need one accumulation model alone, and Mmad is the longest of all to compile
 _exact = _Semantics({})
-_chained = _Semantics({int(Op.MMAD): run_chained})
+_chained = _Semantics({module.OP: module.run_chained for module in (mmad, mmad_bias)})
 
 
 @jit
@@ -100,6 +100,8 @@ def _run_what_is_compiled(
     l0b: np.ndarray,
     l0c: np.ndarray,
     ub: np.ndarray,
+    bt: np.ndarray,
+    fb: np.ndarray,
     config: np.ndarray,
     scratch: np.ndarray,
     staging: np.ndarray,
@@ -109,7 +111,7 @@ def _run_what_is_compiled(
     addresses: np.ndarray,
 ) -> Int:
     """Carry out rows, and return the one it ends at; -1 - the row if only nobody compiled its instruction yet."""
-    table = machine(gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, addresses)
+    table = machine(gm, l1, l0a, l0b, l0c, ub, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, addresses)
     for i in range(first, last):
         address = addresses[rows[i]["op"]]
         if address == NOTHING:
@@ -131,6 +133,8 @@ def run_rows(
     l0b: np.ndarray,
     l0c: np.ndarray,
     ub: np.ndarray,
+    bt: np.ndarray,
+    fb: np.ndarray,
     config: np.ndarray,
     scratch: np.ndarray,
     staging: np.ndarray,
@@ -148,8 +152,8 @@ def run_rows(
         Rows that went through `issue`.
     first, last : int
         Range of rows.
-    gm, l1, ub : uint8[:]
-        Arenas.
+    gm, l1, ub, bt, fb : uint8[:]
+        Arenas; `CoreMemory.buffers` has those of a core.
     l0a, l0b, l0c : float32[:]
         Carriers and accumulators.
     config : int64[CONFIG_LENGTH]
@@ -169,7 +173,7 @@ def run_rows(
     """
     semantics = _exact if config[1] == _EXACT and config[0] != 1 else _chained
     parts = (
-        gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, semantics.addresses,
+        gm, l1, l0a, l0b, l0c, ub, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, semantics.addresses,
     )  # fmt: skip
     if not JIT_ENABLED:
         for i in range(first, last):

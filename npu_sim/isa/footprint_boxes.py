@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import Int, jit
-from npu_sim.isa.codes import Mode, Space
+from npu_sim.isa.codes import SPACES, Mode, Space
 from npu_sim.units import BLOCK_BYTES, FRACTAL_BYTES
 
 # NumPy integers, not Python ones: Numba compiles a function once more for every literal argument it sees.
@@ -27,7 +27,9 @@ BLOCK, FRACTAL = np.int64(BLOCK_BYTES), np.int64(FRACTAL_BYTES)
 
 NONE = np.int64(0)
 ONCE = np.int64(1)
-L0A, L0B, L0C, UB = np.int64(Space.L0A), np.int64(Space.L0B), np.int64(Space.L0C), np.int64(Space.UB)
+L1, L0A, L0B, L0C, UB, BT, FB = (
+    np.int64(space) for space in (Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB, Space.BT, Space.FB)
+)
 
 
 @jit
@@ -94,7 +96,7 @@ def melt(out: np.ndarray, boxes: np.ndarray) -> Int:
         space, access, start, length = out[at, 0], out[at, 1], out[at, 2], out[at, 3]
         n0, s0 = out[at, 4], out[at, 5]
         n1, s1, n2, s2 = out[at + 1, 0], out[at + 1, 1], out[at + 1, 2], out[at + 1, 3]
-        if space <= Space.NONE or space > Space.UB:
+        if space <= Space.NONE or space >= SPACES:
             return NO_FOOTPRINT
         if (length | n0 | s0 | n1 | s1 | n2 | s2) >> 22 != 0 or (start + (REACH_BYTES >> 1)) >> 48 != 0:
             far = abs(float(start)) + float(length) + float(n0 - 1) * abs(float(s0))

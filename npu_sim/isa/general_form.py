@@ -42,10 +42,12 @@ if JIT_ENABLED:
 
     @jit
     def _run_count_form(  # type: ignore[no-untyped-def]
-        rows, gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, addresses
+        rows, gm, l1, l0a, l0b, l0c, ub, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, addresses
     ):
         """Carry out the row of a count form, which `dispatch` compiled before."""
-        table = machine(gm, l1, l0a, l0b, l0c, ub, config, scratch, staging, sink, log_runs, log_bytes, addresses)
+        table = machine(
+            gm, l1, l0a, l0b, l0c, ub, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, addresses
+        )
         return call_row(addresses[rows[0]["op"]], table, rows[0])
 
 else:
@@ -63,6 +65,8 @@ def run_general_form(
     l0b: np.ndarray,
     l0c: np.ndarray,
     ub: np.ndarray,
+    bt: np.ndarray,
+    fb: np.ndarray,
     config: np.ndarray,
     scratch: np.ndarray,
     staging: np.ndarray,
@@ -98,7 +102,7 @@ def run_general_form(
             at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
             take(ub, at, item, lanes, np.int64(row["dst_blk_stride"]), low, high, dst)
         if not _run_count_form(
-            rows, gm, l1, l0a, l0b, l0c, copies, config, scratch, staging, sink, log_runs, log_bytes, addresses
+            rows, gm, l1, l0a, l0b, l0c, copies, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, addresses
         ):
             return False
         at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK

@@ -13,7 +13,7 @@ import numpy as np
 from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Data, Mode, Space
 from npu_sim.isa.instruction import Instruction
-from npu_sim.isa.op import Op, by_opcode
+from npu_sim.isa.op import MMADS, Op, by_opcode
 
 CORE_STATE_LENGTH = 8
 """int64 words: 0 = atomic data type (`Data`, NONE is off), 1 = HF32 mode, 2 and 3 = low and high half of the vector
@@ -25,7 +25,7 @@ _PLAIN, _STATE, _MMAD, _MASKED = 0, 1, 2, 3
 def _kind(instruction: Instruction) -> int:
     if "mask_low" in instruction.fields and instruction.routes:
         return _MASKED
-    return _MMAD if instruction.op == Op.MMAD else _STATE if instruction.op in _SETTERS else _PLAIN
+    return _MMAD if instruction.op in MMADS else _STATE if instruction.op in _SETTERS else _PLAIN
 
 
 _SETTERS = (Op.SET_ATOMIC, Op.SET_HF32, Op.SET_VECTOR_MASK, Op.RESET_MASK, Op.SET_MASK_COUNT, Op.SET_MASK_NORM)

@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.codes import Pipe, Space
+from npu_sim.isa.codes import ON_CHIP, Pipe
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.instruction import COUNT, DEVKIT, Index, Instruction, Rows
 from npu_sim.isa.names import space_name
-
-_ON_CHIP = (Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB)
 
 
 @jit
@@ -28,7 +26,7 @@ def _free_of_charge(cost: Any) -> Any:
 
 
 def _check(chunk: Rows, index: Index) -> None:
-    bad = ~np.isin(chunk.column(index, "dst_space"), _ON_CHIP)
+    bad = ~np.isin(chunk.column(index, "dst_space"), ON_CHIP)
     chunk.unsupported(
         index, bad, lambda row: f"buffer must be in a space of the core, not {space_name(int(row['dst_space']))}"
     )

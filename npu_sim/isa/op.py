@@ -96,3 +96,7 @@ def _spaces(instruction: Instruction) -> list[int]:
 
 SPACE_OF_OPERAND = by_opcode(_spaces, default=[0, 0, 0], dtype=np.uint8)
 """uint8[256, 3]: the `Space` of dst, src0 and src1, NONE for what is no operand, or `FROM_ROW`."""
+
+MMADS = tuple(instruction.op for instruction in OPS if instruction.routes and instruction.pipes == (Pipe.M,))
+"""What multiplies on the Cube."""
+IS_MMAD = by_opcode(lambda instruction: instruction.op in MMADS, dtype=np.bool_)

@@ -23,6 +23,8 @@ POISON_BYTE = 0xFF
 
 _LINE_BYTES = 64
 
+Buffers = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
 
 def aligned(count: int, dtype: npt.DTypeLike) -> np.ndarray:
     """Return an array of undefined contents that starts with a line of the host's caches.
@@ -37,7 +39,8 @@ def aligned(count: int, dtype: npt.DTypeLike) -> np.ndarray:
 
 def memory_bytes(core: CoreSpec) -> int:
     """Return what the arenas of one core take on the host."""
-    return core.l1_bytes + core.ub_bytes + 2 * (core.l0a_bytes + core.l0b_bytes) + core.l0c_bytes
+    tables = core.bt_bytes + core.quantisation_bytes
+    return core.l1_bytes + core.ub_bytes + 2 * (core.l0a_bytes + core.l0b_bytes) + core.l0c_bytes + tables
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,8 +49,8 @@ class CoreMemory:
 
     Attributes
     ----------
-    l1, ub : uint8[bytes]
-        Raw bytes.
+    l1, ub, bt, fb : uint8[bytes]
+        Raw bytes; the bias table and the Fixpipe buffer are empty where a product has none.
     l0a, l0b : float32[bytes / 2]
         Carriers, see the module text.
     l0c : float32[bytes / 4]
@@ -59,6 +62,8 @@ class CoreMemory:
     l0a: npt.NDArray[np.float32]
     l0b: npt.NDArray[np.float32]
     l0c: npt.NDArray[np.float32]
+    bt: npt.NDArray[np.uint8]
+    fb: npt.NDArray[np.uint8]
 
     @classmethod
     def for_core(cls, core: CoreSpec) -> CoreMemory:
@@ -69,11 +74,18 @@ class CoreMemory:
             l0a=aligned(core.l0a_bytes // 2, np.float32),
             l0b=aligned(core.l0b_bytes // 2, np.float32),
             l0c=aligned(core.l0c_bytes // 4, np.float32),
+            bt=aligned(core.bt_bytes, np.uint8),
+            fb=aligned(core.quantisation_bytes, np.uint8),
         )
         memory.poison()
         return memory
 
+    @property
+    def buffers(self) -> Buffers:
+        """The arenas, in the order in which `isa.dispatch.run_rows` takes them."""
+        return self.l1, self.l0a, self.l0b, self.l0c, self.ub, self.bt, self.fb
+
     def poison(self) -> None:
         """Overwrite everything, so that a read before a write shows."""
-        for buffer in (self.l1, self.ub, self.l0a, self.l0b, self.l0c):
+        for buffer in self.buffers:
             buffer.view(np.uint8).fill(POISON_BYTE)

@@ -67,6 +67,8 @@ class CostParams:
         LoadDataWithTranspose and load2d that transposes.
     load2d_overhead_cycles, load3d_overhead_cycles, load2d_minimum_cycles : int
         Occupancy of one load beside its bytes; least occupancy.
+    l1_to_tables_millibytes_per_cycle, l1_to_tables_minimum_cycles, l1_to_tables_isolated_cycles : int
+        L1 to the bias table and the Fixpipe buffer: bytes read, least occupancy, latency behind it.
     load2d_isolated_cycles, load3d_isolated_cycles : int
         Time beside the bytes until an isolated load is complete.
     mte1_start_cycles : int
@@ -188,6 +190,9 @@ class CostParams:
     load2d_overhead_cycles: int
     load3d_overhead_cycles: int
     load2d_minimum_cycles: int
+    l1_to_tables_millibytes_per_cycle: int
+    l1_to_tables_minimum_cycles: int
+    l1_to_tables_isolated_cycles: int
     load2d_isolated_cycles: int
     load3d_isolated_cycles: int
     mte1_start_cycles: int

@@ -149,6 +149,11 @@ class CoreSpec:
     event_count: int
     barrier_pipes: tuple[str, ...]
 
+    @property
+    def quantisation_bytes(self) -> int:
+        """What the Fixpipe buffer has for quantisation parameters: FB0."""
+        return self.fb_bytes[0] if self.fb_bytes else 0
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "cube_k", FrozenMapping(self.cube_k))
         object.__setattr__(self, "barrier_pipes", tuple(self.barrier_pipes))

@@ -15,6 +15,8 @@ ADDRESS_ALIGNMENT_BYTES: dict[Space, int] = {
     Space.L0A: FRACTAL_BYTES,
     Space.L0B: FRACTAL_BYTES,
     Space.L0C: 64,
+    Space.BT: 64,
+    Space.FB: 128,
 }
 """Alignment of start addresses (asc-devkit, general constraints)."""
 

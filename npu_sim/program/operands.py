@@ -33,6 +33,8 @@ FIELDS = {
     "mode_id": "value",
     "flag_id": "event",
     "n_elems": "n",
+    "bias": "src2",
+    "scales": "src1",
     "address": "dst",
 }
 """Fields of the emitters' parameters that have another name; an address in a list is checked as one of 64 bits."""

@@ -68,6 +68,10 @@ _SPACES: Mapping[TPosition, Space] = MappingProxyType(
         TPosition.VECCALC: Space.UB,
     }
 )
+_SPLIT_SPACES: Mapping[TPosition, Space] = MappingProxyType(
+    {TPosition.C1: Space.L1, TPosition.C2: Space.BT, TPosition.C2PIPE2GM: Space.FB}
+)
+"""Those of cores that are Cube or vector core: bias and quantisation parameters."""
 
 ALIGNMENT_BYTES: Mapping[Space, int] = MappingProxyType({**ADDRESS_ALIGNMENT_BYTES, Space.L0C: 1024})
 """Where a buffer begins: Mmad writes whole fractals of L0C."""
@@ -81,6 +85,8 @@ _PIPES: Mapping[tuple[TPosition, TPosition], tuple[Pipe, Pipe]] = MappingProxyTy
         (TPosition.GM, TPosition.B1): (Pipe.MTE2, Pipe.MTE1),
         (TPosition.A1, TPosition.A2): (Pipe.MTE1, Pipe.M),
         (TPosition.B1, TPosition.B2): (Pipe.MTE1, Pipe.M),
+        (TPosition.GM, TPosition.C1): (Pipe.MTE2, Pipe.MTE1),
+        (TPosition.C1, TPosition.C2): (Pipe.MTE1, Pipe.M),
         (TPosition.CO2, TPosition.GM): (Pipe.V, Pipe.MTE3),
     }
 )
@@ -90,6 +96,8 @@ _PARTNER: Mapping[TPosition, tuple[TPosition, TPosition]] = MappingProxyType(
         TPosition.VECOUT: (TPosition.VECOUT, TPosition.GM),
         TPosition.A1: (TPosition.GM, TPosition.A1),
         TPosition.B1: (TPosition.GM, TPosition.B1),
+        TPosition.C1: (TPosition.GM, TPosition.C1),
+        TPosition.C2: (TPosition.C1, TPosition.C2),
         TPosition.A2: (TPosition.A1, TPosition.A2),
         TPosition.B2: (TPosition.B1, TPosition.B2),
         TPosition.CO1: (TPosition.CO1, TPosition.CO2),
@@ -108,10 +116,11 @@ def space_of(position: TPosition, product: Product) -> Space:
     """
     if position == TPosition.CO2 and not product.core.is_split:
         return Space.UB
-    if position not in _SPACES:
-        names = ", ".join(known.name for known in _SPACES)
+    spaces = {**_SPACES, **_SPLIT_SPACES} if product.core.is_split else _SPACES
+    if position not in spaces:
+        names = ", ".join(known.name for known in spaces)
         raise ProductError(f"position must be one of {names}, not {position.name} ({product.name})")
-    return _SPACES[position]
+    return spaces[position]
 
 
 def queue_pipes(src: TPosition | None, position: TPosition, product: Product) -> tuple[Pipe, Pipe]:

@@ -41,6 +41,8 @@ def space_capacities(product: Product) -> dict[Space, int]:
         Space.L0B: core.l0b_bytes,
         Space.L0C: core.l0c_bytes,
         Space.UB: core.ub_bytes,
+        Space.BT: core.bt_bytes,
+        Space.FB: core.quantisation_bytes,
     }
 
 
@@ -125,12 +127,14 @@ def _violations(rows: np.ndarray, product: Product, core_kind: CoreKind | None) 
     found: list[Violation] = []
     for first in range(0, len(rows), _CHUNK_ROWS):
         chunk = Chunk(rows[first : first + _CHUNK_ROWS], first, product)
-        ops = chunk.rows["op"]
+        ops, supported = chunk.rows["op"], _all(chunk.rows)
         for op in _present(ops):
             index = np.flatnonzero(ops == op)
             if _is_supported(chunk, index, op):
                 _check_opcode(chunk, index, SPEC_OF_OP[op])
-        _check_addresses(chunk)
+            else:
+                supported[index] = False
+        _check_addresses(chunk, supported)
         if core_kind is not None:
             _check_core_kind(chunk, core_kind)
         found.extend(sorted(chunk.found, key=lambda violation: violation.row))
@@ -243,10 +247,11 @@ def _check_type_field(chunk: Chunk, index: Index, name: str, allowed: frozenset[
     chunk.unsupported(index, bad, text)
 
 
-def _check_addresses(chunk: Chunk) -> None:
-    """Check alignment and capacity of all rows that touch memory."""
+def _check_addresses(chunk: Chunk, supported: Flags) -> None:
+    """Check alignment and capacity of all rows that touch memory, of instructions that the product has."""
     ends = np.zeros((len(chunk.rows), len(Space), 2), np.int64)
     reach(chunk.rows, empty_runs(), ends)
+    ends[~supported] = 0
     touching = ends.any(axis=(1, 2))
     alignments = np.ones(256, np.int64)
     for space, alignment in ADDRESS_ALIGNMENT_BYTES.items():

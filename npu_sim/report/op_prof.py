@@ -22,7 +22,7 @@ from npu_sim.engines.timeline_result import CoreSpans, TimelineResult
 from npu_sim.errors import ShapeError
 from npu_sim.isa.codes import Data
 from npu_sim.isa.names import pipe_name, type_name
-from npu_sim.isa.op import Op, Pipe
+from npu_sim.isa.op import IS_MMAD, MMADS, Op, Pipe
 from npu_sim.program.launch import Launch
 from npu_sim.report.trace import chrome_trace
 
@@ -58,22 +58,22 @@ class _Core:
     def moved(self, path: str) -> int:
         return self._sum(lambda one: one.bytes_by_path, path)
 
-    def count(self, **fields: int) -> int:
+    def count(self, **fields: int | tuple[int, ...]) -> int:
         return sum(int(_are(one.rows, fields).sum()) for one in self.spans)
 
-    def cycles(self, **fields: int) -> int:
+    def cycles(self, **fields: int | tuple[int, ...]) -> int:
         return sum(int((one.end_cycles - one.start_cycles)[_are(one.rows, fields)].sum()) for one in self.spans)
 
     def operations(self) -> int:
         """Return what its Mmads multiply and add, each counted."""
-        parts = (one.rows[one.rows["op"] == int(Op.MMAD)] for one in self.spans)
+        parts = (one.rows[IS_MMAD[one.rows["op"]]] for one in self.spans)
         return sum(2 * int((rows["m"].astype(np.int64) * rows["k"] * rows["n"]).sum()) for rows in parts)
 
 
-def _are(rows: np.ndarray, fields: Mapping[str, int]) -> np.ndarray:
+def _are(rows: np.ndarray, fields: Mapping[str, int | tuple[int, ...]]) -> np.ndarray:
     found = np.ones(len(rows), bool)
     for name, value in fields.items():
-        found &= rows[name] == value
+        found &= np.isin(rows[name], value)
     return found
 
 
@@ -260,12 +260,12 @@ def _arithmetic(core: _Core, prefix: str, used: set[str]) -> dict[str, Any]:
     total = max(core.total_cycles, 1)
     made: dict[str, Any] = {}
     if "M" in used:
-        products = core.count(op=int(Op.MMAD))
-        integers = core.count(op=int(Op.MMAD), dtype=int(Data.INT8))
+        products = core.count(op=MMADS)
+        integers = core.count(op=MMADS, dtype=int(Data.INT8))
         made |= {
             "aic_cube_ratio": _rounded(core.busy("M") / total),
-            "aic_cube_fp16_ratio": _rounded(core.cycles(op=int(Op.MMAD), dtype=int(Data.FP16)) / total),
-            "aic_cube_int8_ratio": _rounded(core.cycles(op=int(Op.MMAD), dtype=int(Data.INT8)) / total),
+            "aic_cube_fp16_ratio": _rounded(core.cycles(op=MMADS, dtype=int(Data.FP16)) / total),
+            "aic_cube_int8_ratio": _rounded(core.cycles(op=MMADS, dtype=int(Data.INT8)) / total),
             "aic_cube_fops": core.operations(),
             "aic_cube_total_instr_number": products,
             "aic_cube_fp_instr_number": products - integers,

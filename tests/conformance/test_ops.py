@@ -15,7 +15,7 @@ from npu_sim._jit import JIT_ENABLED
 from npu_sim.isa import emit, footprint
 from npu_sim.isa.cost import rows_cost
 from npu_sim.isa.mte import ITEM_BYTES_OF_CODE, item_bytes
-from npu_sim.isa.op import OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.op import MMADS, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.reductions import ONLY_INDEX
 from npu_sim.isa.row import INSTR, LIST_FIELDS, ROW_BYTES, empty_rows
 from npu_sim.products.cost import cost_record
@@ -253,7 +253,7 @@ class _Declared:
 
 def _as_kept(mask, space, item):
     """A byte mask in the order of `Emulated.words`; elements of L0 must be declared whole."""
-    if space in (Space.GM, Space.L1, Space.UB):
+    if space not in (Space.L0A, Space.L0B, Space.L0C):
         return mask
     if space == Space.L0C:
         words = mask.reshape(-1, 4)
@@ -303,14 +303,16 @@ def _prepared(op, instance, rng):
 
 def _source_type(op, row, instance, space):
     """Element type of what a computing instruction reads in ``space``; None for movers and decoders."""
-    if op == Op.MMAD:
+    if op in MMADS:
         sums = Data.INT32 if instance.l0 == Data.INT8 else Data.FP32
-        return sums if space == Space.L0C else instance.l0
-    if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.L0C_TO_UB):
+        return sums if space in (Space.L0C, Space.BT) else instance.l0
+    if op == Op.LOAD_BIAS:
+        return Data(row["dtype"])
+    if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES, Op.L0C_TO_UB):
         kind = Data(row["dst_dtype"])
         if space != Space.L0C or kind == Data.INT32:
             return kind
-        return Data(row["dtype"]) if op == Op.FIXPIPE_QUANT else Data.FP32
+        return Data(row["dtype"]) if op in (Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES) else Data.FP32
     if op in (
         *ELEMENTWISE,
         *MASKED,
@@ -357,7 +359,7 @@ def _check_reads(op, instance, rows, contents, declared, after, rng):
     item = ITEM[instance.l0]
     written = {space: _as_kept(mask, space, item) for space, mask in declared.write.items()}
     for space, mask in declared.read.items():
-        where = np.setdiff1d(np.flatnonzero(mask), _planted_bytes(instance) if space == Space.UB else [])
+        where = np.setdiff1d(np.flatnonzero(mask), _planted_bytes(instance) if space == instance.planted_in else [])
         kind = _source_type(op, row, instance, space)
         for byte in rng.permutation(where)[:FLIPS].tolist():
             shows = False

@@ -63,6 +63,7 @@ class _Machine:
         self.gm, self.l1, self.ub = guarded(gm_bytes), guarded(core.l1_bytes), guarded(core.ub_bytes)
         self.l0a, self.l0b = (guarded(2 * size).view(np.float32) for size in (core.l0a_bytes, core.l0b_bytes))
         self.l0c = guarded(core.l0c_bytes).view(np.float32)
+        self.bt, self.fb = guarded(core.bt_bytes), guarded(core.quantisation_bytes)
         self._scratch = guarded(8 * scratch_floats(core)).view(np.float64)
         self._staging = guarded(max(core.l0c_bytes, 32768)).view(np.float32)
         self._log_runs, self._log_bytes = guarded(_LOG_BYTES).view(np.int64), guarded(_LOG_BYTES)
@@ -82,6 +83,8 @@ class _Machine:
             Space.L0B: self.l0b,
             Space.L0C: self.l0c,
             Space.UB: self.ub,
+            Space.BT: self.bt,
+            Space.FB: self.fb,
         }
 
     def run(self, rows: np.ndarray, at: int, *, logging: bool) -> bool:
@@ -94,7 +97,7 @@ class _Machine:
         sink[3] = self._config[3]
         log_runs = self._log_runs[len(self._log_runs) - 4 * runs * int(sink[0]) :].reshape(-1, 4)
         log_bytes = self._log_bytes[len(self._log_bytes) - size * int(sink[0]) :]
-        buffers = self.gm, self.l1, self.l0a, self.l0b, self.l0c, self.ub
+        buffers = self.gm, self.l1, self.l0a, self.l0b, self.l0c, self.ub, self.bt, self.fb
         work = self._config, self._scratch, self._staging, sink, log_runs, log_bytes
         done = int(run_rows(rows, at, at + 1, *buffers, *work)) < 0
         apply_log(self.gm, log_runs, log_bytes, sink)
@@ -121,7 +124,7 @@ def _is_long(row: np.void) -> bool:
     """Return whether a row moves too much to be run here."""
     if row["op"] == Op.ND2NZ:
         return int(row["nd_num"]) * int(row["n_value"]) * int(row["d_value"]) > _MOST_ELEMENTS
-    if row["op"] in (Op.FIXPIPE, Op.FIXPIPE_QUANT):
+    if row["op"] in (Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES):
         return max(int(row["nd_num"]), 1) * int(row["m_size"]) * int(row["n_size"]) > _MOST_ELEMENTS
     # a mask that counts, up to 2^32, may go over the same elements again and again
     if row["op"] == Op.NOP or "mask_low" not in SPEC_OF_OP[int(row["op"])].fields:

@@ -227,7 +227,8 @@ def _mmad(r):
     c = ((r.n - 1) // 16 * _up(r.m, 16) * 256 + (r.m - 1) * 16 + (r.n - 1) % 16 + 1) * 4
     if r.n > 16:
         c = max(c, (((r.n - 1) // 16 - 1) * _up(r.m, 16) * 256 + r.m * 16) * 4)
-    return {
+    bias = {"src2": (Space.BT, (r.src2, r.src2 + 4 * r.n))} if r.op == Op.MMAD_BIAS else {}
+    return bias | {
         "src0": (Space.L0A, (r.src0, r.src0 + a)),
         "src1": (Space.L0B, (r.src1, r.src1 + b)),
         "dst": (Space.L0C, (r.dst, r.dst + c)),
@@ -249,14 +250,32 @@ def _fixpipe(r):
     if nd:
         target = boxes(r.dst, r.n_size * item, (r.m_size, r.dst_stride * item), (r.nd_num, r.dst_nd_stride * item))
     else:
-        width = 8 if r.mode & Mode.CHANNEL_SPLIT else 16
+        width = 32 if item == 1 else 8 if r.mode & Mode.CHANNEL_SPLIT else 16
         full, tail = r.n_size // width, r.n_size % width
         step = r.dst_stride * 32
         target = join(
             boxes(r.dst, r.m_size * width * item, (full, step)),
-            boxes(r.dst + full * step, tail * item, (r.m_size, width * item)),
+            boxes(r.dst + full * step, tail * item, (r.m_size, tail if item == 1 else width * item)),
         )
-    return {"src0": (Space.L0C, source), "dst": (r.dst_space, target)}
+    scales = {}
+    if r.op == Op.FIXPIPE_SCALES and r.m_size > 0 and matrices[0] > 0:
+        scales = {"src1": (Space.FB, (r.src1, r.src1 + 8 * r.n_size))}
+    return {"src0": (Space.L0C, source), "dst": (r.dst_space, target)} | scales
+
+
+def _load_bias(r):
+    length = 64 * r.block_len
+    if not length:
+        return {}
+    wider = 1 if r.dtype == r.dst_dtype else 2
+    return {"src0": (Space.L1, (r.src0, r.src0 + length)), "dst": (Space.BT, (r.dst, r.dst + wider * length))}
+
+
+def _load_scales(r):
+    length = 128 * r.block_len
+    if not length:
+        return {}
+    return {"src0": (Space.L1, (r.src0, r.src0 + length)), "dst": (Space.FB, (r.dst, r.dst + length))}
 
 
 def _l0c_to_ub(r):
@@ -379,6 +398,8 @@ _HANDLERS = {
     **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),
     **dict.fromkeys(MASKED, _masked),
     Op.FIXPIPE_QUANT: _fixpipe,
+    Op.FIXPIPE_SCALES: _fixpipe,
+    Op.MMAD_BIAS: _mmad,
     Op.WHOLE_REDUCE_MAX: _reduce_repeat,
     **data_moves.EXTENTS,
     Op.COPY: _masked,

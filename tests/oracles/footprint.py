@@ -133,7 +133,9 @@ def _mmad(row, touched):
         for n in range(n_size):
             at = _field(row, "dst") + ((n // 16) * m1 * 256 + m * 16 + n % 16) * 4
             touched.write(Space.L0C, at, 4)
-            if not row["mode"] & Mode.INIT:
+            if row["op"] == Op.MMAD_BIAS:
+                touched.read(Space.BT, _field(row, "src2") + 4 * n, 4)
+            elif not row["mode"] & Mode.INIT:
                 touched.read(Space.L0C, at, 4)
 
 
@@ -149,12 +151,29 @@ def _fixpipe(row, touched):
                 if is_nd:
                     src += z * get("src_nd_stride") * 256
                     dst = (z * get("dst_nd_stride") + m * get("dst_stride") + n) * item
+                elif item == 1:
+                    width = 32 if n // 32 < get("n_size") // 32 else 16
+                    dst = (n // 32) * get("dst_stride") * 32 + m * width + n % 32
                 elif split:
                     dst = (n // 8) * get("dst_stride") * 32 + (m * 8 + n % 8) * item
                 else:
                     dst = (n // 16) * get("dst_stride") * 32 + (m * 16 + n % 16) * item
                 touched.read(Space.L0C, get("src0") + src * 4, 4)
+                if row["op"] == Op.FIXPIPE_SCALES:
+                    touched.read(Space.FB, get("src1") + 8 * n, 8)
                 touched.write(row["dst_space"], get("dst") + dst, item, atomic)
+
+
+def _load_bias(row, touched):
+    length = 64 * _field(row, "block_len")
+    touched.read(Space.L1, _field(row, "src0"), length)
+    touched.write(Space.BT, _field(row, "dst"), length * (1 if row["dtype"] == row["dst_dtype"] else 2))
+
+
+def _load_scales(row, touched):
+    length = 128 * _field(row, "block_len")
+    touched.read(Space.L1, _field(row, "src0"), length)
+    touched.write(Space.FB, _field(row, "dst"), length)
 
 
 def _data_copy(row, touched):
@@ -315,6 +334,8 @@ _HANDLERS = {
     **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),
     **dict.fromkeys(MASKED, _masked),
     Op.FIXPIPE_QUANT: _fixpipe,
+    Op.FIXPIPE_SCALES: _fixpipe,
+    Op.MMAD_BIAS: _mmad,
     Op.WHOLE_REDUCE_MAX: _reduce_repeat,
     **dict.fromkeys(data_moves.RUN, data_moves.touched),
     **dict.fromkeys(reductions.OPS, reductions.touched),

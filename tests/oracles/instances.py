@@ -18,7 +18,7 @@ from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.cube import scratch_words
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.op import OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.op import MMADS, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder, window
 from npu_sim.program.verify import verify
@@ -35,6 +35,8 @@ SIZES = {
     Space.L0B: 64 * FRACTAL,
     Space.L0C: 1 << 16,
     Space.UB: 1 << 16,
+    Space.BT: 1 << 10,
+    Space.FB: 1 << 11,
 }
 A2, UNIFIED, TRAINING = get_product("910b"), get_product("310p"), get_product("910")
 CARRIED = (Data.FP16, Data.BF16, Data.FP32)
@@ -117,6 +119,8 @@ class Emulated:
     l0b: np.ndarray
     l0c: np.ndarray
     ub: np.ndarray
+    bt: np.ndarray
+    fb: np.ndarray
     l0_bytes: int = 2
     """Of an element in L0A and L0B."""
 
@@ -130,6 +134,8 @@ class Emulated:
             l0b=semantics.carriers(contents[Space.L0B], l0),
             l0c=contents[Space.L0C].copy().view(np.float32),
             ub=contents[Space.UB].copy(),
+            bt=contents[Space.BT].copy(),
+            fb=contents[Space.FB].copy(),
             l0_bytes=ITEM[l0],
         )
 
@@ -137,13 +143,11 @@ class Emulated:
         return Emulated(*(buffer.copy() for buffer in self.buffers()), self.l0_bytes)
 
     def buffers(self):
-        return self.gm, self.l1, self.l0a, self.l0b, self.l0c, self.ub
+        return self.gm, self.l1, self.l0a, self.l0b, self.l0c, self.ub, self.bt, self.fb
 
     def words(self, space):
         """The buffer of a space: bytes, resp. uint32 words of carriers wider than that and of accumulators."""
-        buffers = dict(
-            zip((Space.GM, Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB), self.buffers(), strict=True)
-        )
+        buffers = dict(zip(SIZES, self.buffers(), strict=True))
         of_bytes = buffers[space].dtype == np.uint8 or (self.l0_bytes == 1 and space in (Space.L0A, Space.L0B))
         return buffers[space].view(np.uint8 if of_bytes else np.uint32)
 
@@ -176,13 +180,14 @@ def issued(builder):
 class Instance:
     """A short program whose last row is the instruction meant, and the element types of the memories it runs on.
 
-    ``planted``: {byte address in UB: bytes} that the instruction takes addresses or choices from.
+    ``planted``: {byte address in ``planted_in``: bytes} that the instruction takes addresses or choices from.
     """
 
     builder: ProgramBuilder
     memory: Data = Data.FP32
     l0: Data = Data.FP16
     planted: dict[int, np.ndarray] = field(default_factory=dict)
+    planted_in: Space = Space.UB
 
     @property
     def rows(self):
@@ -192,10 +197,10 @@ class Instance:
         """Return ``contents`` of memories with what is planted."""
         if not self.planted:
             return contents
-        ub = contents[Space.UB].copy()
+        held = contents[self.planted_in].copy()
         for at, data in self.planted.items():
-            ub[at : at + data.nbytes] = data.view(np.uint8)
-        return contents | {Space.UB: ub}
+            held[at : at + data.nbytes] = data.view(np.uint8)
+        return contents | {self.planted_in: held}
 
 
 def _pick(rng, options):
@@ -404,6 +409,35 @@ def mmad(rng):
     return Instance(builder, l0=dtype)
 
 
+def mmad_bias(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, (*CARRIED, Data.FP32, Data.INT8))
+    mode = Mode.K_ALIGN if dtype == Data.FP32 and rng.integers(2) else 0
+    m, n, k = (_rarely_zero(rng, int(rng.choice((1, 2, 5, 8, 15, 16, 17, 20)))) for _ in range(3))
+    builder.mmad_bias(
+        dst=int(rng.integers(40)) * 1024, src_a=int(rng.integers(30)) * FRACTAL, src_b=int(rng.integers(30)) * FRACTAL,
+        bias=int(rng.integers(14)) * 64, dtype=dtype, m=m, n=n, k=k, mode=mode,
+    )  # fmt: skip
+    return Instance(builder, l0=dtype, memory=Data.INT32 if dtype == Data.INT8 else Data.FP32)
+
+
+def load_bias(rng):
+    builder = ProgramBuilder(A2)
+    dtype = _pick(rng, (Data.FP32, Data.INT32, Data.FP16))
+    target = Data.FP32 if dtype == Data.FP16 else dtype
+    builder.load_bias(
+        dst=int(rng.integers(8)) * 64, src=int(rng.integers(99)) * 32, dtype=dtype, dst_dtype=target,
+        block_len=int(rng.integers(5)),
+    )  # fmt: skip
+    return Instance(builder, memory=dtype)
+
+
+def load_scales(rng):
+    builder = ProgramBuilder(A2)
+    builder.load_scales(dst=int(rng.integers(8)) * 128, src=int(rng.integers(99)) * 32, block_len=int(rng.integers(8)))
+    return Instance(builder)
+
+
 def fixpipe(rng):
     return _fixpipe(rng, "fixpipe", _pick(rng, (Data.FP32, Data.FP32, Data.FP16, Data.BF16, Data.INT32)), {})
 
@@ -417,19 +451,35 @@ def fixpipe_quant(rng):
         scale = np.float32(_pick(rng, (20.0, 30.5, 25.0078) if source == Data.FP32 else (1e-8, 3.0518e-07, -2e-8)))
         further |= {"value_bits": int(scale.view(np.uint32)), "offset": int(rng.integers(-9, 10))}
     elif source != dtype and source == Data.INT32:
-        further |= {"value_bits": int(np.float32(_pick(rng, (1e-6, 3.0e-07, 4e-5, -2e-6))).view(np.uint32))}
+        further |= {"value_bits": int(np.float32(_pick(rng, (1e-9, 3.0e-09, 4e-8, -2e-9))).view(np.uint32))}
     return _fixpipe(rng, "fixpipe_quant", dtype, further)
+
+
+def fixpipe_scales(rng):
+    dtype = _pick(rng, (Data.FP16, Data.INT8, Data.UINT8))
+    source = Data.INT32 if dtype == Data.FP16 else _pick(rng, (Data.FP32, Data.INT32))
+    at = int(rng.integers(16)) * 8
+    instance = _fixpipe(rng, "fixpipe_scales", dtype, {"dtype": source, "relu": int(rng.integers(2)), "scales": at})
+    single, half = (20.0, -30.5, 25.0078), (1e-9, 3.0518e-09, 4e-8, -2e-9)
+    scales = rng.choice(single if source == Data.FP32 else half if dtype == Data.FP16 else (1e-8, 3e-07, -2e-8), 240)
+    words = scales.astype(np.float32).view(np.uint32).astype(np.uint64)
+    words |= (rng.integers(-9, 10, 240) & 0x1FF).astype(np.uint64) << np.uint64(37)
+    words |= np.uint64(dtype == Data.INT8) << np.uint64(46)
+    words |= rng.integers(0, 16, 240).astype(np.uint64) << np.uint64(32) | np.uint64(1) << np.uint64(63)
+    instance.planted[at], instance.planted_in = words, Space.FB
+    return instance
 
 
 def _fixpipe(rng, name, dtype, further):
     builder = ProgramBuilder(A2)
     item = ITEM[dtype]
     is_byte = item == 1
-    space = Space.GM if is_byte else _pick(rng, (Space.GM, Space.GM, Space.L1))
+    space = _pick(rng, (Space.GM, Space.GM, Space.L1))
     if rng.random() < 0.5 and not is_byte:
         builder.set_atomic(dtype)
     m = _rarely_zero(rng, 1 + int(rng.integers(36)))
-    kind = "nd" if is_byte else _pick(rng, ("nz", "nd", "split") if dtype == Data.FP32 else ("nz", "nd"))
+    kind = _pick(rng, ("nz", "nd", "split") if dtype == Data.FP32 else ("nz", "nd"))
+    kind = "nz" if is_byte and space == Space.L1 else kind
     matrices = {}
     if kind == "nd":
         n = int(rng.integers(40))
@@ -442,7 +492,7 @@ def _fixpipe(rng, name, dtype, further):
     else:
         mode = Mode.CHANNEL_SPLIT if kind == "split" else 0
         n = int(rng.integers(6)) * (8 if kind == "split" else 16)
-        step = max(1, m * (8 if kind == "split" else 16) * item // 32 + int(rng.integers(5)))
+        step = max(1, m * (8 if kind == "split" else 32 if is_byte else 16) * item // 32 + int(rng.integers(5)))
         at = int(rng.integers(99)) * 32
     if space == Space.L1:
         at = at // 32 * 32
@@ -892,6 +942,10 @@ GENERATORS = {
     Op.MMAD: mmad,
     Op.FIXPIPE: fixpipe,
     Op.FIXPIPE_QUANT: fixpipe_quant,
+    Op.FIXPIPE_SCALES: fixpipe_scales,
+    Op.MMAD_BIAS: mmad_bias,
+    Op.LOAD_BIAS: load_bias,
+    Op.LOAD_SCALES: load_scales,
     Op.L0C_TO_UB: l0c_to_ub,
     **{op: partial(_vector, op=op) for op in (Op.DUPLICATE, *ELEMENTWISE)},
     Op.CAST: cast,
@@ -923,6 +977,8 @@ RESULT_TYPE_FIELD = {
     Op.DATA_COPY: "dtype",
     Op.FIXPIPE: "dst_dtype",
     Op.FIXPIPE_QUANT: "dst_dtype",
+    Op.FIXPIPE_SCALES: "dst_dtype",
+    Op.LOAD_BIAS: "dst_dtype",
     Op.L0C_TO_UB: "dst_dtype",
     **dict.fromkeys((*ELEMENTWISE, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, Op.DATA_COPY_PAD, *reductions.OPS), "dtype"),
     Op.CAST: "dst_dtype",
@@ -950,9 +1006,9 @@ def differences(emulated, machine, row, l0):
     of integers the lowest of 8 bits.
     """
     op = Op(row["op"])
-    kind = Data(row[RESULT_TYPE_FIELD[op]]) if op in RESULT_TYPE_FIELD else Data.FP32 if op == Op.MMAD else Data.NONE
+    kind = Data(row[RESULT_TYPE_FIELD[op]]) if op in RESULT_TYPE_FIELD else Data.FP32 if op in MMADS else Data.NONE
     bad = []
-    for space in (Space.GM, Space.L1, Space.UB, Space.L0C):
+    for space in (Space.GM, Space.L1, Space.UB, Space.L0C, Space.BT, Space.FB):
         got = emulated.words(space).view(np.uint8)
         if not _any_nan(got, machine.bytes[space], int(row["dst"]), ITEM.get(kind, 1), kind):
             bad.append(space.name)

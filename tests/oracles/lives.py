@@ -5,7 +5,7 @@ Shares nothing with `npu_sim.engines.hazards_jit`: order is a transitive closure
 
 from __future__ import annotations
 
-from npu_sim.isa.op import Op, Pipe, Space
+from npu_sim.isa.op import MMADS, Op, Pipe, Space
 from tests.oracles.footprint import touched_bytes
 
 READ, WRITE = 0, 1
@@ -51,7 +51,7 @@ def missing_barriers(rows, pipes):
     """Return {(later, earlier, "read" or "write")} of the dependent rows of one pipe that no barrier joins."""
     before, touched, pairs = complete_before(rows, pipes), [touched_bytes(row) for row in rows], set()
     for i, row in enumerate(rows):
-        if row["op"] == Op.MMAD and int(row["m"]) * int(row["n"]) >= 2560:
+        if row["op"] in MMADS and int(row["m"]) * int(row["n"]) >= 2560:
             continue
         for j in range(i):
             if rows[j]["pipe"] != row["pipe"] or row["pipe"] not in pipes or before[i] >> j & 1:

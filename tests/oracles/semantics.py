@@ -41,7 +41,7 @@ class OutsideMemoryError(Exception):
 
 
 class Machine:
-    """GM, L1, L0A, L0B, L0C and UB as bytes.
+    """GM and the buffers of a core as bytes.
 
     ``open[space]`` marks bytes whose contents the hardware does not define; ``wrote[space]`` the bytes stored to (open
     ones included), ``loaded[space]`` those read; ``overlaps`` tells that some byte was stored twice, which the
@@ -400,8 +400,11 @@ def mmad(row, machine, saturate, model, hf32):
         for m in range(m_size)
     ]
     old = None
-    if not get("mode") & Mode.INIT:
-        kind = np.int32 if is_integer else np.float32
+    kind = np.int32 if is_integer else np.float32
+    if row["op"] == Op.MMAD_BIAS:
+        bias = [machine.load(Space.BT, get("src2") + 4 * n, 4).view(kind)[0] for n in range(n_size)]
+        old = np.array([bias] * m_size, kind)
+    elif not get("mode") & Mode.INIT:
         old = np.array([[machine.load(Space.L0C, at, 4).view(kind)[0] for at in line] for line in where])
     if is_integer:  # exact sums, clamped once
         sums = a @ b + (0 if old is None else old.astype(np.int64))
@@ -432,8 +435,17 @@ def _leave_cube(data, dtype, saturate):
     return encode_float(decode(data, Data.FP32), dtype, saturate=saturate)
 
 
-def _leave_fixpipe(row, data, dtype, saturate):
-    """Convert one L0C element as Fixpipe does with reluEn and quantPre: quantised, then no less than 0."""
+def _leave_fixpipe(row, data, dtype, saturate, word=None):
+    """Convert one L0C element as Fixpipe does with reluEn and quantPre: quantised, then no less than 0.
+
+    ``word``: that of its column, where each has its own.
+    """
+    if word is not None:
+        offset = word >> 37 & 0x1FF
+        row = {
+            "op": Op.FIXPIPE_QUANT, "relu": row["relu"], "dtype": row["dtype"], "value": word & 0xFFFFFFFF,
+            "offset": offset - 512 if offset >= 256 else offset,
+        }  # fmt: skip
     if row["op"] == Op.FIXPIPE:
         return _leave_cube(data, dtype, saturate)
     relu = bool(row["relu"])
@@ -485,12 +497,32 @@ def fixpipe(row, machine, saturate):
                 if row_major:
                     source += z * get("src_nd_stride") * 256
                     target = (z * get("dst_nd_stride") + m * get("dst_stride") + n) * item
+                elif item == 1:  # two fractals of 16 columns become one of 32; one that is alone stays
+                    width = 32 if n // 32 < get("n_size") // 32 else 16
+                    target = n // 32 * get("dst_stride") * 32 + m * width + n % 32
                 elif split:
                     target = n // 8 * get("dst_stride") * 32 + (m * 8 + n % 8) * 4
                 else:
                     target = n // 16 * get("dst_stride") * 32 + (m * 16 + n % 16) * item
-                data = _leave_fixpipe(row, machine.load(Space.L0C, get("src0") + 4 * source, 4), dtype, saturate)
+                word = None
+                if row["op"] == Op.FIXPIPE_SCALES:
+                    word = int(machine.load(Space.FB, get("src1") + 8 * n, 8).view(np.uint64)[0])
+                data = machine.load(Space.L0C, get("src0") + 4 * source, 4)
+                data = _leave_fixpipe(row, data, dtype, saturate, word)
                 _put(machine, get("dst_space"), get("dst") + target, data, dtype, atomic, saturate)
+
+
+def load_bias(row, machine):
+    get = _getter(row)
+    data = machine.load(Space.L1, get("src0"), 64 * get("block_len"))
+    if get("dtype") != get("dst_dtype"):
+        data = data.view(np.float16).astype(np.float32).view(np.uint8)
+    machine.store(Space.BT, get("dst"), data)
+
+
+def load_scales(row, machine):
+    get = _getter(row)
+    machine.store(Space.FB, get("dst"), machine.load(Space.L1, get("src0"), 128 * get("block_len")))
 
 
 def l0c_to_ub(row, machine, saturate):
@@ -782,6 +814,8 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.SCALAR_STORE: scalar_store,
         Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
         Op.BRCB: brcb,
+        Op.LOAD_BIAS: load_bias,
+        Op.LOAD_SCALES: load_scales,
         **data_moves.RUN,
         **comparisons.RUN,
     }
@@ -789,6 +823,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.DATA_COPY: data_copy,
         Op.FIXPIPE: fixpipe,
         Op.FIXPIPE_QUANT: fixpipe,
+        Op.FIXPIPE_SCALES: fixpipe,
         Op.L0C_TO_UB: l0c_to_ub,
         **dict.fromkeys((Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN), combine),
         Op.MULS: muls,
@@ -803,7 +838,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         plain[op](row, machine)
     elif op in clamping:
         clamping[op](row, machine, saturate)
-    elif op == Op.MMAD:
+    elif op in (Op.MMAD, Op.MMAD_BIAS):
         mmad(row, machine, saturate, model, hf32)
     elif op in ELEMENTWISE:
         elementwise(row, machine, saturate)

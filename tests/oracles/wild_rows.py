@@ -29,7 +29,16 @@ _NUMBERS = (
 )  # fmt: skip
 _HEAD_FIELDS = ("op", "pipe", "peer", "event", "dtype", "dst_dtype", "mode", "dst_space", "src0_space", "src1_space")
 _ADDRESSES = ("dst", "src0", "src1")
-_ALIGNMENT = {Space.GM: 1, Space.L1: 32, Space.UB: 32, Space.L0A: 512, Space.L0B: 512, Space.L0C: 1024}
+_ALIGNMENT = {
+    Space.GM: 1,
+    Space.L1: 32,
+    Space.UB: 32,
+    Space.L0A: 512,
+    Space.L0B: 512,
+    Space.L0C: 1024,
+    Space.BT: 64,
+    Space.FB: 128,
+}
 
 
 def wild_memory():
@@ -49,8 +58,9 @@ def tensor_ranges(gm):
 def capacities_of(product):
     """Return the bytes of every on-chip space."""
     core = product.core
-    names = {Space.L1: "l1", Space.L0A: "l0a", Space.L0B: "l0b", Space.L0C: "l0c", Space.UB: "ub"}
-    return {space: getattr(core, f"{name}_bytes") for space, name in names.items()}
+    names = {Space.L1: "l1", Space.L0A: "l0a", Space.L0B: "l0b", Space.L0C: "l0c", Space.UB: "ub", Space.BT: "bt"}
+    sizes = {space: getattr(core, f"{name}_bytes") for space, name in names.items()}
+    return sizes | {Space.FB: core.fb_bytes[0] if core.fb_bytes else 0}
 
 
 _SCALAR = (Op.SCALAR_COPY, Op.SCALAR_LOAD, Op.SCALAR_STORE)
@@ -288,7 +298,7 @@ def _fixpipe_quant(w, row):
     sources = {Data.INT32: (Data.INT32,), Data.FP32: (Data.FP32,), Data.BF16: (Data.FP32,)}
     source = w._pick(sources.get(dtype, (Data.FP32, Data.INT32)))
     scales = is_byte or (source, dtype) == (Data.INT32, Data.FP16)
-    mode, space = (Mode.NZ2ND, Space.GM) if is_byte else (mode, w._pick((Space.GM, Space.L1)))
+    space = Space.GM if is_byte and mode == Mode.NZ2ND else w._pick((Space.GM, Space.L1))
     rows, columns = w._size(100), 16 * w._size(6)
     strides = rows + w._size(16), 2 * rows + columns + 1
     matrices = (w._size(3), w._size(8), w._size(500)) if mode == Mode.NZ2ND else (1, 0, 0)
@@ -296,6 +306,33 @@ def _fixpipe_quant(w, row):
     emit.emit_fixpipe_quant(
         row, 0, space, 0, 0, source, dtype, rows, columns, *strides, *matrices, mode, *further, 0, 0, 0
     )
+
+
+def _mmad_bias(w, row):
+    dtype = w._dtype(Op.MMAD_BIAS)
+    modes = Mode.K_ALIGN | Mode.HF32 if dtype == Data.FP32 else 0
+    sizes, mode = w._sizes(200, 200, 200), int(w.rng.integers(256)) & modes
+    emit.emit_mmad_bias(row, 0, 0, 0, 0, 64 * w._size(16), dtype, *sizes, mode, 0, 0)
+
+
+def _load_bias(w, row):
+    dtype = w._dtype(Op.LOAD_BIAS)
+    emit.emit_load_bias(row, 0, 0, 0, dtype, Data.FP32 if dtype == Data.FP16 else dtype, w._size(16), 0, 0)
+
+
+def _fixpipe_scales(w, row):
+    dtype = w._pick(DST_DTYPES[Op.FIXPIPE_SCALES][w.arch])
+    is_byte = dtype in (Data.INT8, Data.UINT8)
+    source = w._pick((Data.FP32, Data.INT32)) if is_byte else Data.INT32
+    mode = w._pick((0, Mode.NZ2ND))
+    space = Space.GM if is_byte and mode == Mode.NZ2ND else w._pick((Space.GM, Space.L1))
+    rows, columns = w._size(100), 16 * w._size(16)
+    strides = rows + w._size(16), 2 * rows + columns + 1
+    matrices = (w._size(3), w._size(8), w._size(500)) if mode == Mode.NZ2ND else (1, 0, 0)
+    emit.emit_fixpipe_scales(
+        row, 0, space, 0, 0, 8 * w._size(200), source, dtype, rows, columns, *strides, *matrices, mode,
+        int(w.rng.integers(2)), 0, 0, 0,
+    )  # fmt: skip
 
 
 def _l0c_to_ub(w, row):
@@ -503,6 +540,10 @@ _EMITTERS = {
     Op.MMAD: _mmad,
     Op.FIXPIPE: _fixpipe,
     Op.FIXPIPE_QUANT: _fixpipe_quant,
+    Op.FIXPIPE_SCALES: _fixpipe_scales,
+    Op.MMAD_BIAS: _mmad_bias,
+    Op.LOAD_BIAS: _load_bias,
+    Op.LOAD_SCALES: lambda w, row: emit.emit_load_scales(row, 0, 0, 0, w._size(16), 0, 0),
     Op.L0C_TO_UB: _l0c_to_ub,
     Op.DUPLICATE: _duplicate,
     Op.CAST: _cast,

@@ -103,15 +103,17 @@ def test_specials_of_half_depend_on_the_overflow_mode():
     assert total(2050, 1, 0) == 2052
 
 
-@pytest.mark.parametrize("op", [Op.DATA_COPY, Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.DATA_COPY_PAD], ids=lambda op: op.name)
+@pytest.mark.parametrize(
+    "op", [Op.DATA_COPY, Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES, Op.DATA_COPY_PAD], ids=lambda op: op.name
+)
 def test_instructions_with_a_log_equal_direct_ones_and_fit_the_demand(op):
     rng = np.random.default_rng([2, op])
     logged = 0
-    for instance in candidates(op, 4, 120):
+    for instance in candidates(op, 4, 160):
         rows = instance.rows
         if not rows[-1]["mode"] & Mode.ATOMIC:
             continue
-        contents = random_memories(rng, instance.memory, l0=instance.l0)
+        contents = instance.with_planted(random_memories(rng, instance.memory, l0=instance.l0))
         try:
             semantics.run(rows[-1], semantics.Machine(contents))
         except semantics.OutsideMemoryError:

@@ -282,6 +282,52 @@ def test_cube_kernel_multiplies_int8_and_scales_what_leaves(out, scale, offset):
         assert np.array_equal(held, expected)
 
 
+def test_cube_kernel_begins_with_a_bias_and_scales_each_column():
+    seen = []
+
+    @kernel(kind="cube")
+    def product(core, a: In, b: In, bias: In, words: In, c: Out):
+        """A product of 16 x 32 x 16 and a row, columns of it scaled apart."""
+        l1a, l1b = core.alloc(TPosition.A1, "int8", 512), core.alloc(TPosition.B1, "int8", 512)
+        row, scales = core.alloc(TPosition.C1, "int32", 16), core.alloc(TPosition.C1, "int64", 16)
+        l0a, l0b = core.alloc(TPosition.A2, "int8", 512), core.alloc(TPosition.B2, "int8", 512)
+        l0c, table = core.alloc(TPosition.CO1, "int32", 256), core.alloc(TPosition.C2, "int32", 16)
+        buffer = core.alloc(TPosition.C2PIPE2GM, "int64", 16)
+        for to, what, count in ((l1a, a, 512), (l1b, b, 512), (row, bias, 16), (scales, words, 16)):
+            core.data_copy(to, what, count)
+        core.set_flag(Pipe.MTE2, Pipe.MTE1, 0)
+        core.wait_flag(Pipe.MTE2, Pipe.MTE1, 0)
+        core.load_2d(l0a, l1a, 0, 1, 1, 0)
+        core.load_2d(l0b, l1b, 0, 1, 1, 0)
+        core.load_bias(table, row, 1)
+        core.set_flag(Pipe.MTE1, Pipe.M, 0)
+        core.wait_flag(Pipe.MTE1, Pipe.M, 0)
+        core.mmad_bias(l0c, l0a, l0b, table, 16, 16, 32)
+        core.set_flag(Pipe.MTE2, Pipe.FIX, 0)
+        core.wait_flag(Pipe.MTE2, Pipe.FIX, 0)
+        core.load_scales(buffer, scales, 1)
+        core.set_flag(Pipe.M, Pipe.FIX, 0)
+        core.wait_flag(Pipe.M, Pipe.FIX, 0)
+        core.fixpipe_scales(c, l0c, buffer, 16, 16, 16, 16, nz2nd=True)
+        seen.extend((table.numpy(), buffer.numpy()))
+        for tensor in (l1a, l1b, row, scales, l0a, l0b, l0c, table, buffer):
+            core.free(tensor)
+
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(-128, 128, (16, 32), np.int8) for _ in range(2))
+    bias = rng.integers(-10000, 10000, 16).astype(np.int32)
+    words = np.float32(2.0 ** -np.arange(16)).view(np.uint32).astype(np.int64)
+    c = np.zeros((16, 16), np.float16)
+    assert product(a, b, bias, words, c, blocks=1, product="910b").findings == ()
+    exact = (a.astype(np.int64) @ b.T.astype(np.int64) + bias) * 2.0 ** -np.arange(16)
+    with np.errstate(over="ignore"):
+        assert np.array_equal(c, exact.astype(np.float16))
+    assert np.array_equal(seen[0], bias)
+    assert np.array_equal(seen[1], words)
+    with pytest.raises(ShapeError, match="position must be one of"):
+        product(a, b, bias, words, c, blocks=1, product="310p")
+
+
 def test_mixed_kernel_hands_blocks_on_by_flags_between_cores():
     @kernel(kind="mix", vectors=2)
     def product(core, a: In, b: In, c: InOut, y: Out, forget):

@@ -22,7 +22,7 @@ from tests.oracles.instances import GENERATORS, candidates
 SPLIT, UNIFIED = get_product("910b"), get_product("310p")
 
 # What the two cores have, transcribed from the description of the split architecture.
-BUFFERS = {"cube": {Space.L1, Space.L0A, Space.L0B, Space.L0C}, "vector": {Space.UB}}
+BUFFERS = {"cube": {Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.BT, Space.FB}, "vector": {Space.UB}}
 PIPES = {
     "cube": {Pipe.S, Pipe.M, Pipe.MTE1, Pipe.MTE2, Pipe.MTE3, Pipe.FIX},
     "vector": {Pipe.S, Pipe.V, Pipe.MTE2, Pipe.MTE3},
@@ -32,10 +32,16 @@ PIPES = {
 def _buffers_of(row):
     """On-chip buffers an instruction moves or computes with, by its definition."""
     op = Op(row["op"])
-    fixed = {Op.MMAD: {Space.L0A, Space.L0B, Space.L0C}, Op.L0C_TO_UB: {Space.L0C, Space.UB}}
+    fixed = {
+        Op.MMAD: {Space.L0A, Space.L0B, Space.L0C},
+        Op.MMAD_BIAS: {Space.L0A, Space.L0B, Space.L0C, Space.BT},
+        Op.LOAD_BIAS: {Space.L1, Space.BT},
+        Op.LOAD_SCALES: {Space.L1, Space.FB},
+        Op.L0C_TO_UB: {Space.L0C, Space.UB},
+    }
     if op in fixed:
         return fixed[op]
-    if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT):
+    if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES):
         return {Space.L0C, Space(row["dst_space"])} - {Space.GM}
     if op in (Op.FILL, Op.SCALAR_STORE):
         return {Space(row["dst_space"])} - {Space.GM}

@@ -57,8 +57,8 @@ def test_of_a_scale_10_bits_of_the_mantissa_count():
 @pytest.mark.parametrize(
     ("operands", "refusal"),
     [
-        ({"mode": 0, "dst_stride": 1}, "results of 8 bits must be row-major and must not be added"),
-        ({"dst_space": Space.L1}, "results of 8 bits must go to GM"),
+        ({"mode": Mode.NZ2ND | Mode.ATOMIC}, "results of 8 bits must not be added"),
+        ({"dst_space": Space.L1}, "results of 8 bits must be NZ in L1"),
         ({"dst_dtype": Data.FP16, "offset": 3}, "offset must be 0 where results are not scaled, not 3"),
         ({"relu": 2}, "relu must be in [0, 1], not 2"),
         ({"offset": 256}, "offset must be in [-256, 255], not 256"),

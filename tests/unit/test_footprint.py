@@ -297,12 +297,13 @@ def _cast(rng, rows):
     )
 
 
+TABLES = (Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES, Op.MMAD_BIAS, Op.LOAD_BIAS, Op.LOAD_SCALES)
 COMPARISONS = (Op.COMPARE, Op.COMPARE_SCALAR, Op.SELECT, Op.SELECT_SCALAR)
 GENERATORS = {
     **named_handlers(globals()),
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
     **{op: _masked(op) for op in MASKED},
-    **{op: _legal(op) for op in (*data_moves.RUN, *reductions.OPS, *COMPARISONS, Op.FIXPIPE_QUANT)},
+    **{op: _legal(op) for op in (*data_moves.RUN, *reductions.OPS, *COMPARISONS, *TABLES)},
 }
 NO_MEMORY = {
     Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,

@@ -243,7 +243,7 @@ def test_gm_operands_of_every_opcode_are_those_its_footprint_shows(op):
     shift, reached = 4096, 0
     for instance in candidates(op, 9, 30):
         row = instance.rows[-1:].copy()
-        before, after = np.zeros((1, 7, 2), np.int64), np.zeros((1, 7, 2), np.int64)
+        before, after = np.zeros((1, len(Space), 2), np.int64), np.zeros((1, len(Space), 2), np.int64)
         reach(row, empty_runs(), before)
         low, high = before[0, Space.GM]
         operands = int(operands_of(row))
@@ -252,7 +252,7 @@ def test_gm_operands_of_every_opcode_are_those_its_footprint_shows(op):
             continue
         reached += 1
         row["tensor"] = 0
-        table, found = np.array([[0, 0, low]]), np.zeros((1, 7, 2), np.int64)
+        table, found = np.array([[0, 0, low]]), np.zeros((1, len(Space), 2), np.int64)
         assert first_outside(row, 1, table, empty_runs(), found) == 0
         assert found[0, Space.GM].tolist() == [low, high]
         table[0, 2] = high
@@ -265,7 +265,7 @@ def test_gm_operands_of_every_opcode_are_those_its_footprint_shows(op):
         assert segments[0].tolist() == [1, 0]
         reach(row, empty_runs(), after)
         np.testing.assert_array_equal(after, before)
-    moved = {Op.DATA_COPY, Op.DATA_COPY_PAD, Op.LOAD_2D, Op.ND2NZ, Op.FIXPIPE, Op.FIXPIPE_QUANT}
+    moved = {Op.DATA_COPY, Op.DATA_COPY_PAD, Op.LOAD_2D, Op.ND2NZ, Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES}
     moved |= {Op.SCALAR_COPY, Op.SCALAR_LOAD, Op.SCALAR_STORE}
     assert (reached > 0) == (op in moved)
 

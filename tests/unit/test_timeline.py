@@ -384,7 +384,7 @@ def test_flag_of_no_pipe_or_event_is_refused(writer, field, value):
 
 
 @pytest.mark.parametrize("field", ["src0_space", "dst_space"])
-@pytest.mark.parametrize("space", [7, 8, 200, 255])
+@pytest.mark.parametrize("space", [len(Space), len(Space) + 1, 200, 255])
 def test_bytes_of_a_space_that_does_not_exist_are_refused(field, space):
     kind, detail = _refusal(_with(load(4), **{field: space}))
     assert kind is Kind.UNSUPPORTED

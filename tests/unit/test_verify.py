@@ -60,6 +60,12 @@ def _legal(op, arch):
         Op.FIXPIPE_QUANT: lambda: emit.emit_fixpipe_quant(
             rows, 0, Space.GM, 0, 0, Data.FP32, Data.FP32, 16, 16, 16, 32, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0
         ),
+        Op.FIXPIPE_SCALES: lambda: emit.emit_fixpipe_scales(
+            rows, 0, Space.GM, 0, 0, 0, Data.INT32, half, 16, 16, 16, 32, 1, 0, 0, 0, 1, 0, 0, 0
+        ),
+        Op.MMAD_BIAS: lambda: emit.emit_mmad_bias(rows, 0, 0, 0, 0, 0, half, 16, 16, 16, 0, 0, 0),
+        Op.LOAD_BIAS: lambda: emit.emit_load_bias(rows, 0, 0, 0, half, Data.FP32, 1, 0, 0),
+        Op.LOAD_SCALES: lambda: emit.emit_load_scales(rows, 0, 0, 0, 1, 0, 0),
         Op.L0C_TO_UB: lambda: emit.emit_l0c_to_ub(rows, 0, 0, 0, half, 1, 1, 0, 0, 0, 0),
         Op.DUPLICATE: lambda: emit.emit_duplicate(rows, 0, 0, half, 16, 0, 0, 0),
         Op.CAST: lambda: emit.emit_cast(rows, 0, 0, 64, half, Data.FP32, RoundMode.NONE, 16, 0, 0),
@@ -241,6 +247,9 @@ ADDRESSES = [
     (Op.ADD, "src1", 32, Space.UB),
     (Op.DATA_COPY, "src0", 32, Space.UB),
     (Op.FIXPIPE, "src0", 64, Space.L0C),
+    (Op.LOAD_BIAS, "dst", 64, Space.BT),
+    (Op.LOAD_SCALES, "dst", 128, Space.FB),
+    (Op.FIXPIPE_SCALES, "src1", 8, Space.FB),
 ]
 
 

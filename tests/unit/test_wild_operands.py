@@ -43,7 +43,7 @@ def _copies(address, *, to_gm=False):
 
 
 def _reached(rows):
-    ends = np.zeros((len(rows), 7, 2), np.int64)
+    ends = np.zeros((len(rows), len(Space), 2), np.int64)
     reach(rows, RUNS, ends)
     return ends
 
@@ -75,7 +75,7 @@ def test_verify_operand_out_of_its_range_says_so_alone():
     assert [v.detail.split()[1] for v in verify(rows, A2)] == ["block_count", "block_len"]
 
 
-@pytest.mark.parametrize("space", [Space.NONE, 7, 99, 255])
+@pytest.mark.parametrize("space", [Space.NONE, len(Space), 99, 255])
 def test_footprint_in_no_space_does_not_exist(space):
     rows = _copies(0)
     rows["dst_space"] = space
@@ -123,7 +123,7 @@ def test_gm_bounds_hold_for_every_address(address):
         rows["dst" if to_gm else "src0"] = address
         (violation,) = gm_violations(rows, gm.table())
         assert violation.kind is (Kind.WRITE_OUT_OF_BOUNDS if to_gm else Kind.READ_OUT_OF_BOUNDS)
-        table, ends = np.array([[0, 0, 4096]]), np.zeros((1, 7, 2), np.int64)
+        table, ends = np.array([[0, 0, 4096]]), np.zeros((1, len(Space), 2), np.int64)
         assert first_outside(rows, 1, table, RUNS, ends) == 0
 
 
@@ -131,7 +131,7 @@ def test_session_table_is_not_indexed_by_the_tensor_of_an_empty_row():
     rows = _copies(64)
     rows["block_count"], rows["tensor"] = 0, 10**6
     table, segments = np.array([[32, 32, 4096]]), np.zeros((2, 2), np.int64)
-    assert first_outside(rows, 1, table, RUNS, np.zeros((1, 7, 2), np.int64)) == -1
+    assert first_outside(rows, 1, table, RUNS, np.zeros((1, len(Space), 2), np.int64)) == -1
     assert localise(rows, 1, table, segments) == 1
     assert segments[0].tolist() == [1, -1]
     assert int(rows["src0"][0]) == 64

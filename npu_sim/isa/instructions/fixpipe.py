@@ -43,18 +43,24 @@ emit_fixpipe = emitter(
 
 @jit
 def footprint(row, out):
+    return moves(row, out, NONE)
+
+
+@jit
+def moves(row, out, count):
+    """Note what leaves L0C and where it goes behind ``count`` boxes; as many are left if nothing does."""
     m, n = np.int64(row["m_size"]), np.int64(row["n_size"])
     is_nd = row["mode"] & Mode.NZ2ND != 0
     matrices = np.int64(row["nd_num"]) if is_nd else np.int64(1)
     if m <= 0 or n <= 0 or matrices <= 0:
-        return 0
+        return count
     if n >> OPERAND_BITS != 0:
         return NO_FOOTPRINT
     item = item_bytes(row["dst_dtype"])
     space, dst, access = np.int64(row["dst_space"]), np.int64(row["dst"]), store_access(row)
     count = accumulator(
         out,
-        NONE,
+        count,
         READ,
         np.int64(row["src0"]),
         m,
@@ -67,10 +73,30 @@ def footprint(row, out):
     if is_nd:
         step = np.int64(row["dst_nd_stride"]) * item
         return box(out, count, space, access, dst, n * item, m, stride * item, matrices, step, ONCE, NONE)
-    width = 8 if row["mode"] & Mode.CHANNEL_SPLIT != 0 else 16
+    width = _width(row)
     full, tail = n // width, n % width
     count = line(out, count, space, access, dst, m * width * item, full, stride * BLOCK)
-    return line(out, count, space, access, dst + full * stride * BLOCK, tail * item, m, width * item)
+    pitch = tail if item == 1 else width * item
+    return line(out, count, space, access, dst + full * stride * BLOCK, tail * item, m, pitch)
+
+
+@jit
+def _width(row):
+    """Return the columns of a block that is not row-major: bytes of two fractals are merged, of a last one not."""
+    if item_bytes(row["dst_dtype"]) == 1:
+        return np.int64(32)
+    return np.int64(8) if row["mode"] & Mode.CHANNEL_SPLIT != 0 else np.int64(16)
+
+
+@jit
+def byte_at(row, z, r, c):
+    """Return where byte ``c`` of row ``r`` of matrix ``z`` goes."""
+    first, stride = np.int64(row["dst"]), np.int64(row["dst_stride"])
+    if row["mode"] & Mode.NZ2ND != 0:
+        return first + z * np.int64(row["dst_nd_stride"]) + r * stride + c
+    block = c // 32
+    lanes = 32 if block < np.int64(row["n_size"]) // 32 else 16
+    return first + block * stride * BLOCK + r * lanes + c % 32
 
 
 @jit
@@ -81,8 +107,9 @@ def _length(row):
     if row["mode"] & Mode.NZ2ND != 0:
         matrices = (np.int64(row["nd_num"]) - 1) * np.int64(row["dst_nd_stride"])
         return (matrices + (m - 1) * stride + n) * item
-    shift = 3 if row["mode"] & Mode.CHANNEL_SPLIT != 0 else 4
-    return ((n - 1) >> shift) * stride * BLOCK + (m << shift) * item
+    width = _width(row)
+    last = n % width if item == 1 and n % width != 0 else width
+    return (n - 1) // width * stride * BLOCK + m * last * item
 
 
 @jit
@@ -102,7 +129,7 @@ def log_demand(row):
 
 
 @jit
-def _store_run(gm_or_l1, address, atomic, l0c, at, count, dtype, staging, sink, log_runs, log_bytes):
+def store_run(gm_or_l1, address, atomic, l0c, at, count, dtype, staging, sink, log_runs, log_bytes):
     """Store ``count`` consecutive L0C elements at byte ``address``, adding if ``atomic``."""
     if not atomic:
         convert_run(l0c, at, gm_or_l1, address, count, dtype, sink[3])
@@ -135,7 +162,7 @@ def store(target, l0c, row, staging, sink, log_runs, log_bytes):
                 at = dst + (z * np.int64(row["dst_nd_stride"]) + r * np.int64(row["dst_stride"])) * item
                 first = base + z * np.int64(row["src_nd_stride"]) * 256 + r * 16
                 for c in range(0, n, 16):
-                    _store_run(
+                    store_run(
                         target,
                         at + c * item,
                         atomic,
@@ -156,7 +183,7 @@ def store(target, l0c, row, staging, sink, log_runs, log_bytes):
     else:
         for c in range(0, n, 16):
             at = dst + (c // 16) * np.int64(row["dst_stride"]) * 32
-            _store_run(
+            store_run(
                 target,
                 at,
                 atomic,

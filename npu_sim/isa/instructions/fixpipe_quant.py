@@ -13,8 +13,8 @@ from npu_sim._jit import jit
 from npu_sim.isa.codes import C220, Data, Mode, Pipe, Space
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.instruction import B8, DEVKIT, FLOATS, WORD, Index, Instruction, Rows
+from npu_sim.isa.instructions.fixpipe import byte_at, cost, extent, footprint, log_demand, store
 from npu_sim.isa.instructions.fixpipe import check as check_fixpipe
-from npu_sim.isa.instructions.fixpipe import cost, extent, footprint, log_demand, store
 from npu_sim.isa.names import type_name
 from npu_sim.reinterpret import reinterpret
 
@@ -40,26 +40,26 @@ the mantissa count, ``offset`` has 9 bits.""",
 
 
 @jit
-def _scale_of(row):
-    """Return the scale as it is read."""
-    return np.float64(np.uint32(np.int64(row["value"]) & _SCALE_BITS).view(np.float32))
+def scale_in(bits):
+    """Return the scale that the low half of a word holds, as it is read."""
+    return np.float64(np.uint32(bits & _SCALE_BITS).view(np.float32))
 
 
 @jit
-def _scaled(integers, scale, results):
-    """Write products as float32 from which half is the same as from the exact ones: the last bit says what was cut."""
-    words = reinterpret(results, np.uint32)
-    for i in range(len(integers)):
-        exact = np.float64(integers[i]) * scale + 0.0  # an integer has no -0
-        results[i] = np.float32(exact)
-        if np.float64(results[i]) != exact:
-            if abs(np.float64(results[i])) > abs(exact):
-                words[i] -= np.uint32(1)
-            words[i] |= np.uint32(1)
+def sticky_product(integer, scale):
+    """Return a product as float32 from which half is the same as from the exact one: the last bit says what was cut."""
+    exact = np.float64(integer) * scale + 0.0  # an integer has no -0
+    result = np.float32(exact)
+    if np.float64(result) == exact:
+        return result
+    word = result.view(np.uint32)
+    if abs(np.float64(result)) > abs(exact):
+        word -= np.uint32(1)
+    return np.uint32(word | np.uint32(1)).view(np.float32)
 
 
 @jit
-def _quantised(x, scale, offset, relu, low, high):
+def quantised(x, scale, offset, relu, low, high):
     """Return an accumulator as an integer of 8 bits."""
     y = x * scale + offset
     if np.isnan(y):
@@ -69,20 +69,19 @@ def _quantised(x, scale, offset, relu, low, high):
 
 @jit
 def _store_bytes(target, l0c, row):
-    """Row-major results of 8 bits."""
+    """Results of 8 bits."""
     is_signed, of_integers = row["dst_dtype"] == Data.INT8, row["dtype"] == Data.INT32
     low, high = (-128.0, 127.0) if is_signed else (0.0, 255.0)
-    scale, offset = _scale_of(row), np.float64(row["offset"])
+    scale, offset = scale_in(np.int64(row["value"])), np.float64(row["offset"])
     integers = reinterpret(l0c, np.int32)
     column = np.int64(row["src_stride"]) * 16
-    for z in range(np.int64(row["nd_num"])):
+    for z in range(np.int64(row["nd_num"]) if row["mode"] & Mode.NZ2ND != 0 else np.int64(1)):
         first = np.int64(row["src0"]) // 4 + z * np.int64(row["src_nd_stride"]) * 256
         for r in range(np.int64(row["m_size"])):
-            at = np.int64(row["dst"]) + z * np.int64(row["dst_nd_stride"]) + r * np.int64(row["dst_stride"])
             for c in range(np.int64(row["n_size"])):
                 place = first + c // 16 * column + r * 16 + c % 16
                 x = np.float64(integers[place]) if of_integers else np.float64(l0c[place])
-                target[at + c] = _quantised(x, scale, offset, row["relu"] != 0, low, high) & 0xFF
+                target[byte_at(row, z, r, c)] = quantised(x, scale, offset, row["relu"] != 0, low, high) & 0xFF
 
 
 @jit
@@ -91,7 +90,7 @@ def run(row, gm, l1, l0c, staging, sink, log_runs, log_bytes):
     dtype = row["dst_dtype"]
     target = gm if row["dst_space"] == Space.GM else l1
     if dtype == Data.INT8 or dtype == Data.UINT8:
-        if row["mode"] & (Mode.ATOMIC | Mode.NZ2ND) != Mode.NZ2ND:
+        if row["mode"] & (Mode.ATOMIC | Mode.CHANNEL_SPLIT) != 0:
             return False
         _store_bytes(target, l0c, row)
         return True
@@ -101,7 +100,9 @@ def run(row, gm, l1, l0c, staging, sink, log_runs, log_bytes):
     results = l0c.copy()
     integers = reinterpret(results, np.int32)
     if of_integers and dtype == Data.FP16:
-        _scaled(reinterpret(l0c, np.int32), _scale_of(row), results)
+        scale, sums = scale_in(np.int64(row["value"])), reinterpret(l0c, np.int32)
+        for i in range(len(sums)):
+            results[i] = sticky_product(sums[i], scale)
     if row["relu"] != 0:
         for i in range(len(results)):
             if integers[i] < 0 if of_integers and dtype == Data.INT32 else results[i] <= 0:
@@ -110,14 +111,20 @@ def run(row, gm, l1, l0c, staging, sink, log_runs, log_bytes):
     return True
 
 
-def check(chunk: Rows, index: Index) -> None:
-    check_fixpipe(chunk, index)
+def check_bytes(chunk: Rows, index: Index) -> None:
+    """Check where results of 8 bits may go."""
     mode = chunk.column(index, "mode")
     is_byte = np.isin(chunk.column(index, "dst_dtype"), [int(data) for data in B8])
-    plain = is_byte & (mode & (Mode.NZ2ND | Mode.ATOMIC) != Mode.NZ2ND)
-    chunk.unsupported(index, plain, lambda row: "results of 8 bits must be row-major and must not be added")
-    to_l1 = is_byte & (chunk.column(index, "dst_space") != Space.GM)
-    chunk.unsupported(index, to_l1, lambda row: "results of 8 bits must go to GM")
+    added = is_byte & (mode & Mode.ATOMIC != 0)
+    chunk.unsupported(index, added, lambda row: "results of 8 bits must not be added")
+    rows_to_l1 = is_byte & (mode & Mode.NZ2ND != 0) & (chunk.column(index, "dst_space") != Space.GM)
+    chunk.unsupported(index, rows_to_l1, lambda row: "results of 8 bits must be NZ in L1")
+
+
+def check(chunk: Rows, index: Index) -> None:
+    check_fixpipe(chunk, index)
+    check_bytes(chunk, index)
+    is_byte = np.isin(chunk.column(index, "dst_dtype"), [int(data) for data in B8])
     of_integers = chunk.column(index, "dtype") == Data.INT32
     to_half, to_int32 = (chunk.column(index, "dst_dtype") == data for data in (Data.FP16, Data.INT32))
     wrong = np.where(of_integers, ~is_byte & ~to_half & ~to_int32, to_int32)

@@ -45,14 +45,15 @@ emit_mmad = emitter(
 
 
 @jit
-def footprint(row, out):
+def operands(row, out):
+    """Note what a row reads of L0A and L0B; return how many boxes that is, 0 where it does nothing."""
     m, n, k = np.int64(row["m"]), np.int64(row["n"]), np.int64(row["k"])
     if m <= 0 or n <= 0 or k <= 0:
         return 0
     if (m | n | k) >> OPERAND_BITS != 0:
         return NO_FOOTPRINT
     item = item_bytes(row["dtype"])
-    a, b, c = np.int64(row["src0"]), np.int64(row["src1"]), np.int64(row["dst"])
+    a, b = np.int64(row["src0"]), np.int64(row["src1"])
     if m == 1:
         count = line(out, NONE, L0A, READ, a, k * item, ONCE, NONE)
     else:
@@ -60,11 +61,24 @@ def footprint(row, out):
         if row["mode"] & Mode.K_ALIGN != 0:
             k1 = (k + 15) // 16 * 16 * item // BLOCK
         count = fractal_rows(out, NONE, L0A, a, m, k1 * FRACTAL, k, FRACTAL, item)
-    count = fractal_rows(out, count, L0B, b, n, FRACTAL, k, (n + 15) // 16 * FRACTAL, item)
-    column = (m + 15) // 16 * 1024
+    return fractal_rows(out, count, L0B, b, n, FRACTAL, k, (n + 15) // 16 * FRACTAL, item)
+
+
+@jit
+def sums(row, out, count, access=WRITE):
+    """Note the sums behind ``count`` boxes."""
+    m, n = np.int64(row["m"]), np.int64(row["n"])
+    return accumulator(out, count, access, np.int64(row["dst"]), m, n, (m + 15) // 16 * 1024, ONCE, NONE)
+
+
+@jit
+def footprint(row, out):
+    count = operands(row, out)
+    if count <= 0:
+        return count
     if row["mode"] & Mode.INIT == 0:
-        count = accumulator(out, count, READ, c, m, n, column, ONCE, NONE)
-    return accumulator(out, count, WRITE, c, m, n, column, ONCE, NONE)
+        count = sums(row, out, count, READ)
+    return sums(row, out, count)
 
 
 @jit
@@ -73,6 +87,13 @@ def _largest(dtype, drop):
     if dtype == Data.FP16:
         return 65504.0
     return 2.0**128 - 2.0 ** (120 if dtype == Data.BF16 else 104 + drop)
+
+
+@jit
+def is_modelled(row):
+    """Return whether the machine multiplies elements of the row's type."""
+    dtype = row["dtype"]
+    return is_byte(dtype) or dtype == Data.FP16 or dtype == Data.BF16 or dtype == Data.FP32
 
 
 def _run_with(multiply: Any) -> Any:
@@ -84,7 +105,7 @@ def _run_with(multiply: Any) -> Any:
         dtype = row["dtype"]
         if is_byte(dtype):
             return mmad_bytes(l0a, l0b, l0c, row)
-        if dtype != Data.FP16 and dtype != Data.BF16 and dtype != Data.FP32:
+        if not is_modelled(row):
             return False
         mode = row["mode"]
         m, n, k = np.int64(row["m"]), np.int64(row["n"]), np.int64(row["k"])
@@ -129,7 +150,8 @@ run_chained = _run_with(mmad_chained)
 
 
 @jit
-def cost(row, cost):
+def cost_of(row, cost, overhead):
+    """Return the cost of a row with ``overhead`` cycles beside the steps."""
     dtype = row["dtype"]
     if dtype == Data.FP16:
         step, block_shift = cost["mmad_fp16_step_cycles"], 4
@@ -153,15 +175,18 @@ def cost(row, cost):
     steps = amount(m_fractals, n_fractals, k_fractals)
     if steps == 0:
         return cost["issue_cycles"], np.int64(0), np.int64(0)
-    if (row["mode"] & Mode.INIT) != 0:
-        overhead = cost["mmad_overhead_cycles"]
-    else:
-        overhead = cost["mmad_accumulate_overhead_cycles"]
     occupancy = steps * step + overhead
     conflict = cost["mmad_odd_conflict_fractals"]
     if conflict != 0 and k_fractals > conflict and ((m_fractals | n_fractals) & 1) != 0:
         occupancy += k_fractals - conflict
     return occupancy, max(cost["mmad_isolated_cycles"] - overhead, 0), np.int64(0)
+
+
+@jit
+def cost(row, cost):
+    if (row["mode"] & Mode.INIT) != 0:
+        return cost_of(row, cost, cost["mmad_overhead_cycles"])
+    return cost_of(row, cost, cost["mmad_accumulate_overhead_cycles"])
 
 
 def check(chunk: Rows, index: Index) -> None:
