@@ -48,14 +48,16 @@ def structs_header(headers: Iterable[Path], kernel: str, own: Sequence[str]) -> 
     own : sequence of str
         The source and what it includes: structures that these define are left to them.
     """
-    text = "\n".join(_COMMENT.sub(" ", _text(path)) for path in headers)
+    texts = [_COMMENT.sub(" ", _text(path)) for path in headers]
     theirs = "\n".join(own)
-    waiting = {
-        name: _members(body, text)
-        for name, body in _STRUCT.findall(text)
-        if not re.search(rf"\b(?:struct|class)\s+(?:\w+\s*\([^)]*\)\s*)?{name}\b", theirs)
-        and not re.search(rf"\bBEGIN_TILING_DATA_DEF\s*\(\s*{name}\s*\)", theirs)
-    }
+    waiting: dict[str, list[tuple[str, str, bool]]] = {}
+    for text in texts:
+        for name, body in _STRUCT.findall(text):
+            if not (
+                re.search(rf"\b(?:struct|class)\s+(?:\w+\s*\([^)]*\)\s*)?{name}\b", theirs)
+                or re.search(rf"\bBEGIN_TILING_DATA_DEF\s*\(\s*{name}\s*\)", theirs)
+            ):
+                waiting.setdefault(name, _members(body, [text, *texts]))
     lines = ["#pragma once", '#include "kernel_tiling/kernel_tiling.h"']
     while ready := [
         name for name, members in waiting.items() if not any(kind in waiting for kind, _, is_one in members if is_one)
@@ -63,13 +65,16 @@ def structs_header(headers: Iterable[Path], kernel: str, own: Sequence[str]) -> 
         for name in ready:
             fields = "".join(f" {kind} {field};" for kind, field, _ in waiting.pop(name))
             lines.append(f"struct alignas(8) {name} {{{fields} }};")
-    if "REGISTER_TILING_DEFAULT" not in theirs and (default := _default(text, kernel)):
+    if "REGISTER_TILING_DEFAULT" not in theirs and (default := _default("\n".join(texts), kernel)):
         lines.append(f"using npusim_default_tiling = {default};")
     return "\n".join(lines) + "\n"
 
 
-def _members(body: str, text: str) -> list[tuple[str, str, bool]]:
-    """Return type and name of each member, and whether it is a structure; lengths by name are looked up in ``text``."""
+def _members(body: str, texts: Sequence[str]) -> list[tuple[str, str, bool]]:
+    """Return type and name of each member, and whether it is a structure.
+
+    Lengths by name are looked up in ``texts``, that of the structure first: others may have such a name too.
+    """
     members = []
     for found in _FIELD.finditer(body):
         operands = [one.strip() for one in found["operands"].split(",")]
@@ -77,16 +82,17 @@ def _members(body: str, text: str) -> list[tuple[str, str, bool]]:
         if len(operands) != 2 + is_array:
             continue
         kind, *size, name = operands
-        members.append((kind, f"{name}[{_number(size[0], text)}]" if is_array else name, found["kind"] == "_STRUCT"))
+        members.append((kind, f"{name}[{_number(size[0], texts)}]" if is_array else name, found["kind"] == "_STRUCT"))
     return members
 
 
-def _number(size: str, text: str) -> str:
+def _number(size: str, texts: Sequence[str]) -> str:
     """Return a length as a number if it is the name of one."""
     if not size.isidentifier():
         return size
-    found = re.search(rf"#\s*define\s+{size}\s+(\w+)", text) or re.search(rf"\b{size}\s*=\s*(\w+)\s*;", text)
-    return _number(found[1], text) if found and found[1] != size else size
+    ways = (rf"#\s*define\s+{size}\s+(\w+)", rf"\b{size}\s*=\s*(\w+)\s*;")
+    found = next((found for text in texts for way in ways if (found := re.search(way, text))), None)
+    return _number(found[1], texts) if found and found[1] != size else size
 
 
 def _default(text: str, kernel: str) -> str | None:

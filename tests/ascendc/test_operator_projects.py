@@ -170,3 +170,16 @@ def test_host_functions_and_their_tilings_stand_beside_a_kernel(tmp_path: Path) 
     run = ascendc.compile(path)(y, tiling=np.array([128], np.uint64), blocks=4, outputs=[0])
     assert (y == 1).all()
     assert run.findings == ()
+
+
+def test_a_length_is_that_of_the_structure_s_own_header(tmp_path: Path) -> None:
+    headers = []
+    for name, length in (("a", 64), ("b", 50)):
+        headers.append(tmp_path / f"{name}.h")
+        headers[-1].write_text(
+            f"constexpr int COUNT = {length};\nBEGIN_TILING_DATA_DEF({name.upper()})\n"
+            f"  TILING_DATA_FIELD_DEF_ARR(int32_t, COUNT, parts);\nEND_TILING_DATA_DEF;\n"
+        )
+    header = structs_header(headers, "kernel", [])
+    assert "struct alignas(8) A { int32_t parts[64]; };" in header
+    assert "struct alignas(8) B { int32_t parts[50]; };" in header
