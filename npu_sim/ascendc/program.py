@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from npu_sim.ascendc.branches import without_dead_branches
 from npu_sim.ascendc.build import CORE_KIND, HOST_INCLUDE, INCLUDE, arch_defines, write_headers
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.launches import launches, launches_as_calls
@@ -67,6 +68,8 @@ class ProgramSources:
         Directories of the user's headers.
     is_part : bool
         The program has other sources too.
+    defines : sequence of str
+        ``NAME`` or ``NAME=VALUE`` of the command line.
     """
 
     paths: Sequence[Path]
@@ -74,6 +77,7 @@ class ProgramSources:
     place: Path
     include: Sequence[Path] = ()
     is_part: bool = False
+    defines: Sequence[str] = ()
     _made: dict[Path, Path | None] = field(default_factory=dict)
     _texts: dict[Path, str] = field(default_factory=dict)
 
@@ -100,7 +104,7 @@ class ProgramSources:
         return [self._unit(number, path, heads[path], called, many) for number, path in enumerate(found)]
 
     def _unit(self, number: int, path: Path, heads: dict[str, KernelHead], called: Iterable[str], many: bool) -> Unit:
-        code = "".join(without_text(self._text(file)) for file in self._files(path))
+        code = self._code(path)
         kind, vectors = kind_of(code)
         asked = ASKS_FOR_SIDE.search(code)
         if asked and kind == "mix" and self.product.core.is_split:
@@ -145,7 +149,12 @@ class ProgramSources:
         return {name for file in files for name in kernel_side_names(without_text(self._text(file)))}
 
     def _heads(self, path: Path) -> dict[str, KernelHead]:
-        return kernel_heads("\n".join(without_text(self._text(file)) for file in self._files(path)))
+        return kernel_heads(self._code(path))
+
+    def _code(self, path: Path) -> str:
+        """Return a source with its headers, without comments, strings and what is never compiled."""
+        code = "\n".join(without_text(self._text(file)) for file in self._files(path))
+        return without_dead_branches(code, self.defines)
 
     def _is_concerned(self, path: Path) -> bool:
         for file in self._files(path):

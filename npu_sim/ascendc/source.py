@@ -8,10 +8,12 @@ with types of a host library in its head goes as a whole.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from npu_sim.ascendc.branches import without_dead_branches
 from npu_sim.errors import InputFileError
 
 Kind = Literal["vector", "cube", "mix"]
@@ -99,8 +101,8 @@ class KernelHead:
         return parameter_names(self.parameters)
 
 
-def read_source(path: str | Path) -> Source:
-    """Read a kernel's source.
+def read_source(path: str | Path, defines: Iterable[str] = ()) -> Source:
+    """Read a kernel's source, as it is with ``defines``, ``NAME`` or ``NAME=VALUE``.
 
     Raises
     ------
@@ -110,7 +112,7 @@ def read_source(path: str | Path) -> Source:
     place = Path(path)
     text = _without_stray_asserts(read_text(place))
     code = without_text(text)
-    kind, vectors = kind_of(code)
+    kind, vectors = kind_of(without_dead_branches(code, defines))
     return Source(place.resolve(), _without_host_code(text, code), tuple(_KERNEL.findall(code)), kind, vectors)
 
 
@@ -136,7 +138,7 @@ def without_attributes(text: str) -> str:
 def kernel_heads(code: str) -> dict[str, KernelHead]:
     """Return the kernels that are defined or declared in ``code`` (see `without_text`), by name."""
     kind, vectors = kind_of(code)
-    heads = {}
+    heads: dict[str, KernelHead] = {}
     for found in _KERNEL.finditer(code):
         head, end = _head_of(code, found.start()) + found[0], _PARAMETERS.match(code, found.end())
         own, own_vectors = _attributes(head) or (kind, vectors)
@@ -245,7 +247,7 @@ def _attributes(head: str) -> tuple[Kind, int] | None:
 
 
 def kind_of(code: str) -> tuple[Kind, int]:
-    """Return which cores the kernels of a source are for, see `Source`."""
+    """Return which cores the kernels in ``code`` are for, which has no comments and no dead branches; see `Source`."""
     said = {own for found in _KERNEL.finditer(code) if (own := _attributes(_head_of(code, found.start()) + found[0]))}
     if said:
         return said.pop() if len(said) == 1 else ("mix", max(vectors for _, vectors in said))

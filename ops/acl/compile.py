@@ -53,7 +53,8 @@ class Program:
         with tempfile.TemporaryDirectory(prefix="npu-sim-") as name:
             place = Path(name)
             include = [Path(one[2:]).resolve() for one in _joined(options) if one.startswith("-I")]
-            sources = ProgramSources(list(paths.values()), self.product, place, include, is_part=only_compiled)
+            defines = [one[2:] for one in _joined(options) if one.startswith("-D")]
+            sources = ProgramSources(list(paths.values()), self.product, place, include, only_compiled, defines)
             inputs = {word: ["-x", "c++", word, "-x", "none"] if word.endswith(".asc") else [word] for word in words}
             for unit in sources.units():
                 word = next(word for word, path in paths.items() if path == unit.path)
@@ -78,10 +79,10 @@ def _run(compiler: Compiler, words: Sequence[str], what: str, place: Path) -> st
 
 
 def _joined(options: Sequence[str]) -> list[str]:
-    """Return options with ``-I DIR`` as one word."""
+    """Return options with ``-I DIR`` and ``-D NAME`` as one word."""
     joined: list[str] = []
     for option in options:
-        if joined and joined[-1] == "-I":
+        if joined and joined[-1] in ("-I", "-D"):
             joined[-1] += option
         else:
             joined.append(option)
