@@ -197,7 +197,9 @@ aclnnStatus launch(const char *name, void *workspace, uint64_t workspaceSize, ac
     if (!own->is_repeatable) remove_object(Kind::executor, executor);
     const auto work = [own, bridge, run] {
         const Unwatched unwatched;
-        return static_cast<int>(bridge->run(run));
+        const int status = static_cast<int>(bridge->run(run));
+        has_computed();
+        return status;
     };
     return submit(name, stream, work, std::move(held));
 }

@@ -100,8 +100,10 @@ extern "C" int npu_sim_launch(const npu_sim_kernel *kernel, const char *file, in
     }
     const auto work = [launch, bridge] {
         const Unwatched unwatched;
-        return static_cast<int>(bridge->launch(&launch->kernel, launch->call.c_str(), launch->blocks,
+        const int status = static_cast<int>(bridge->launch(&launch->kernel, launch->call.c_str(), launch->blocks,
                                                launch->words.data(), static_cast<int64_t>(launch->words.size())));
+        has_computed();
+        return status;
     };
     return submit(call, stream, work, launch->held);
 }

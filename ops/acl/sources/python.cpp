@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -80,6 +81,9 @@ std::string connect(Python &own) {
 }
 
 void finish_at_exit() {
+    static bool is_done = false;  // what is registered several times runs several times
+    if (is_done) return;
+    is_done = true;
     // A Python that was there before this library ends before it, and has done this by then.
     if (const Bridge *bridge = running_python()) {
         drain();
@@ -148,6 +152,12 @@ const Bridge *python(const char *call) {
     if (own.is_running) return &own.bridge;
     refuse(ACLNN_ERR_INNER, call, "Python must be one that can run the emulator, not: " + own.problem);
     return nullptr;
+}
+
+void has_computed() {
+    static std::atomic<uint32_t> count{0};
+    const uint32_t now = ++count;
+    if ((now & (now - 1)) == 0) atexit(finish_at_exit);
 }
 
 const Bridge *running_python() {

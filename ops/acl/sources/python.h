@@ -47,4 +47,9 @@ const Bridge *python(const char *call);
 // Return the table if Python runs already.
 const Bridge *running_python();
 
+// What Python has computed may have begun to use more of its libraries, whose destructors run before everything that was
+// registered until now; the reports at the end of the program need these libraries. So this is to be called behind it:
+// the first time, the second, the fourth and so on it registers the end anew.
+void has_computed();
+
 }  // namespace npu_sim
