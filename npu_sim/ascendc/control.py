@@ -25,6 +25,7 @@ MAX_CORES = 256
 MAX_SITES = 1 << 15
 MAX_BUFFERS = 1 << 12
 MAX_LOTS = 1 << 10
+MAX_CUTS = 64
 
 
 class Status(IntEnum):
@@ -83,6 +84,18 @@ class Lot(ctypes.Structure):
     _fields_ = (("core", ctypes.c_int64), ("end", ctypes.c_int64), ("why", ctypes.c_int64))
 
 
+class Cut(ctypes.Structure):
+    """A copy of a number of elements that does not move all of them."""
+
+    _fields_ = (
+        ("site", ctypes.c_int64),
+        ("core", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("item", ctypes.c_int64),
+        ("unit", ctypes.c_int64),
+    )
+
+
 class File(ctypes.Structure):
     """A source file that rows come from."""
 
@@ -109,6 +122,7 @@ class Control(ctypes.Structure):
         ("l0c_bytes", ctypes.c_int64),
         ("ub_bytes", ctypes.c_int64),
         ("bt_bytes", ctypes.c_int64),
+        ("fb_bytes", ctypes.c_int64),
         ("tiling_key", ctypes.c_int64),
         ("scratch", ctypes.c_int64),  # where the library's own memory begins; -1: there is none
         ("reads", ctypes.c_int64),  # 0: nothing is computed, so nothing can be read
@@ -132,6 +146,8 @@ class Control(ctypes.Structure):
         ("site_count", ctypes.c_int64),
         ("buffer_count", ctypes.c_int64),
         ("text_bytes", ctypes.c_int64),
+        ("cut_count", ctypes.c_int64),
+        ("cuts", Cut * MAX_CUTS),  # the first of each place
         ("sites", ctypes.c_int64 * MAX_SITES),  # each once, as they come
         ("buffers", ctypes.c_int64 * MAX_BUFFERS),
         ("files", File * MAX_FILES),
@@ -159,13 +175,14 @@ def control_header() -> str:
         "MAX_SITES": MAX_SITES,
         "MAX_BUFFERS": MAX_BUFFERS,
         "MAX_LOTS": MAX_LOTS,
+        "MAX_CUTS": MAX_CUTS,
         "ROWS_AT": ROWS_AT,
     }
     lines = ["// Generated: what both processes share.", "#pragma once", "#include <cstdint>", "namespace npusim {"]
     lines += [f"constexpr int64_t {name} = {value};" for name, value in constants.items()]
     lines += [f"enum class Status : int64_t {{ {_members(Status)} }};"]
     lines += [f"enum class ArgumentKind : int64_t {{ {_members(ArgumentKind)} }};"]
-    for record in (Tensor, Argument, Lot, File, Control):
+    for record in (Tensor, Argument, Lot, Cut, File, Control):
         name = {"Tensor": "SharedTensor", "File": "SharedFile"}.get(record.__name__, record.__name__)
         lines += [f"struct {name} {{ {' '.join(_field(*field) for field in record._fields_)} }};"]
         lines += [f"static_assert(sizeof({name}) == {ctypes.sizeof(record)});"]
@@ -182,6 +199,7 @@ _PLAIN = {ctypes.c_int64: "int64_t", ctypes.c_char: "char", ctypes.c_uint8: "uin
 def _field(name: str, kind: Any) -> str:
     if issubclass(kind, ctypes.Array):
         item = kind._type_
-        known = {Tensor: "SharedTensor", Argument: "Argument", Lot: "Lot", File: "SharedFile"}.get(item) or _PLAIN[item]
+        names = {Tensor: "SharedTensor", Argument: "Argument", Lot: "Lot", Cut: "Cut", File: "SharedFile"}
+        known = names.get(item) or _PLAIN[item]
         return f"{known} {name}[{kind._length_}];"
     return f"{_PLAIN[kind]} {name};"

@@ -267,6 +267,7 @@ class SourceKernel:
             launches=launches,
             stopped_by=stopped_by,
             refused=located(cores.refused, launches),
+            cut=located(cores.cuts, launches),
             printed=printed,
             types=types.note,
         )
@@ -396,7 +397,7 @@ def compile(
     MissingExtraError
         There is no compiler.
     """
-    source = read_source(Path(path))
+    source = read_source(Path(path), defines)
     if kernel is None:
         if len(source.kernels) != 1:
             names = ", ".join(source.kernels) or "none"
@@ -455,6 +456,7 @@ def _describe(
     control.event_count = core.event_count
     for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes", "bt_bytes"):
         setattr(control, name, getattr(core, name))
+    control.fb_bytes = core.quantisation_bytes
     control.tiling_key = tiling_key
 
 

@@ -26,7 +26,7 @@ from npu_sim.isa.row import ROW_BYTES
 from npu_sim.products import Product
 from npu_sim.program.launch import SourceLine
 from npu_sim.program.verify import verify
-from npu_sim.program.violation import Violation
+from npu_sim.program.violation import Kind, Violation
 
 _FP16 = 2 * Data.FP16
 """As `type_end` names it."""
@@ -208,6 +208,23 @@ class Cores:
         control = self._process.control
         found = ((site, self._process.line(site)) for site in control.sites[: control.site_count])
         return {site: line for site, line in found if line is not None}
+
+    @property
+    def cuts(self) -> list[Violation]:
+        """What is wrong with copies that do not move all that they were asked to."""
+        control = self._process.control
+        return [
+            Violation(
+                kind=Kind.FIELD_RANGE,
+                row=-1,
+                tile=-1,
+                core=int(cut.core),
+                site=int(cut.site),
+                detail=f"DataCopy count must be whole blocks of {cut.unit} bytes, not {cut.count} elements of "
+                f"{cut.item}: the last {cut.count * cut.item % cut.unit} bytes are not moved",
+            )
+            for cut in control.cuts[: control.cut_count]
+        ]
 
     @property
     def buffers(self) -> list[int]:

@@ -22,8 +22,8 @@ BLayoutInfoB BLayoutInfoS BLayoutInfoN BLayoutInfoG BLayoutInfoD CLayoutInfoB CL
 CLayoutInfoS2 BatchNum mxTypePara
 """.split()  # noqa: SIM905
 _CUBE = 16
-_BIAS_BYTES = 64
-"""Of L1 for a column of bias: a fractal's 16 rows of 32 bits."""
+_BIAS_BYTES = 4
+"""Of L1 for the bias of a column, at most."""
 
 
 class TCubeTiling(ctypes.Structure):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from npu_sim.isa import emit as emitters
-from npu_sim.isa.codes import Data, Mode, Pipe, Space
+from npu_sim.isa.codes import SPACES, Data, Mode, Pipe, Space
 from npu_sim.isa.emitter import stores_of
 from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.instructions.data_copy import emit_data_copy
@@ -88,6 +88,7 @@ def _codes() -> Iterator[str]:
     for name, codes in (("Space", Space), ("Pipe", Pipe), ("Data", Data), ("Mode", Mode)):
         members = ", ".join(f"{member.name} = {int(member)}" for member in codes)
         yield f"namespace {name.lower()} {{ enum : int64_t {{ {members} }}; }}"
+    yield f"constexpr int SPACES = {SPACES};"
     members = ", ".join(f"{instruction.name} = {instruction.op}" for instruction in OPS)
     yield f"namespace op {{ enum : uint8_t {{ {members} }}; }}"
 

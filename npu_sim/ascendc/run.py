@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 
 from npu_sim.ascendc.process import KernelError
 from npu_sim.program.launch import Launch, SourceLine
 from npu_sim.program.violation import Violation
+from npu_sim.report.beginnings import is_open
 from npu_sim.report.explain import Explanation
 from npu_sim.report.kernel_run import KernelRun
 
@@ -57,6 +58,8 @@ class SourceRun(KernelRun):
         What ended it before its end.
     refused : tuple of Finding
         Instructions that could not be carried out; nothing was computed behind them.
+    cut : tuple of Finding
+        Copies of a number of elements whose last ones are not moved, the first of each line.
     printed : str
         What it printed (printf, DumpTensor).
     types : str
@@ -65,15 +68,22 @@ class SourceRun(KernelRun):
 
     stopped_by: KernelError | None = None
     refused: tuple[Finding, ...] = ()
+    cut: tuple[Finding, ...] = ()
     printed: str = ""
     types: str = ""
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong: single instructions, lives of buffers, order, bounds and outputs, each with its line."""
+        """What is wrong: single instructions, lives of buffers, order, bounds and outputs, each with its line.
+
+        Of a call that did not end nothing that rows behind its last one could have made good.
+        """
         known = {(found.launch, found.core, found.row) for found in self.refused}
         others = [found for found in super().findings if (found.launch, found.core, found.row) not in known]
-        return (*self.refused, *located(others, self.launches))
+        if self.stopped_by is not None or self.refused:
+            rows = cache(lambda _, core: self.rows(core))
+            others = [found for found in others if not is_open(found, rows)]
+        return (*self.refused, *self.cut, *located(others, self.launches))
 
     @property
     def explanation(self) -> Explanation:

@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+
 from npu_sim.engines.buffers import run_buffers
 from npu_sim.engines.hazards import run_hazards
 from npu_sim.errors import InternalError, NpuSimError, ShapeError
-from npu_sim.isa.op import Op
 from npu_sim.products import Product
 from npu_sim.program.finding_codes import CODES
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import programs_of, verify_launches
 from npu_sim.program.violation import Kind, Violation
+from npu_sim.report.beginnings import is_open
 from npu_sim.report.record import to_json_text, to_plain
 from npu_sim.units import MIB
 from ops.common.explain import launch_works
@@ -284,17 +286,10 @@ def _place(violation: Violation) -> tuple[int, int, int, Kind]:
 
 
 def known_of_beginnings(launches: Sequence[Launch], findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings that hold whatever follows, for programs of which only the first rows are known.
-
-    A flag that is left set may still be waited for, a state switched off, an output filled; everything else looks back.
-    """
+    """Return the findings that hold whatever follows, for programs of which only the first rows are known."""
     programs = Programs()
 
-    def is_open(violation: Violation) -> bool:
-        if violation.kind in (Kind.OUTPUT_HOLE, Kind.STATE_LEFT, Kind.BUFFER_LEAK):
-            return True
-        if violation.kind is not Kind.SYNC_UNPAIRED:
-            return False
-        return bool(programs.rows(launches[violation.launch], violation.core)[violation.row]["op"] == Op.SET_FLAG)
+    def rows_of(launch: int, core: int) -> np.ndarray:
+        return programs.rows(launches[launch], core)
 
-    return tuple(finding for finding in findings if not is_open(finding.violation))
+    return tuple(finding for finding in findings if not is_open(finding.violation, rows_of))

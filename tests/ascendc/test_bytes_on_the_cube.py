@@ -199,8 +199,8 @@ def test_windows_of_bytes(source, height, width):
 @pytest.mark.parametrize(
     ("cpp", "dtype", "mode", "word", "words"),
     [
-        ("half", np.float16, "none", 0, "quantPre must be NoQuant"),
-        ("int8_t", np.int8, "DEQF16", 0, "quantPre must be NoQuant"),
+        ("half", np.float16, "none", 0, "quantPre must fit its tensors"),
+        ("int8_t", np.int8, "DEQF16", 0, "quantPre must fit its tensors"),
         ("int8_t", np.int8, "REQ8", 0, "bit 46 set for int8_t"),
         ("half", np.float16, "DEQF16", 1 << 36, "bit 36 set"),
     ],

@@ -55,6 +55,20 @@ extern "C" __global__ __aicore__ void registers(GM_ADDR x, GM_ADDR y, GM_ADDR z,
     GetReduceRepeatMaxMinSpr<float>(value, index);
     gz.SetValue(2, value);
     gz.SetValue(3, float(*(uint32_t*)&index));
+  } else if (form == 6) {
+    TQue<QuePosition::VECCALC, 1> results;
+    pipe.InitBuffer(results, 1, 256);
+    LocalTensor<float> pairs = results.AllocTensor<float>();
+    SetMaskCount();
+    SetVectorMask<float, MaskMode::COUNTER>(0, 200);
+    WholeReduceMax<float, false>(pairs, u, MASK_PLACEHOLDER, 1, 1, 1, 8);
+    SetMaskNorm();
+    ResetMask();
+    results.FreeTensor(pairs);
+    float value, index;
+    GetReduceMaxMinCount<float>(value, index);
+    gz.SetValue(0, value);
+    gz.SetValue(1, float(*(uint32_t*)&index));
   } else {
     if (form == 4) SetDeqScale(half(scale));
     Cast(w, u.ReinterpretCast<int32_t>(), RoundMode::CAST_NONE, N);
@@ -81,12 +95,20 @@ def test_a_sum_is_read_from_its_register(kernel: ascendc.SourceKernel) -> None:
 
 
 @pytest.mark.parametrize("form", [1, 2])
-def test_an_extreme_and_its_index_are_those_of_the_last_repeat(kernel: ascendc.SourceKernel, form: int) -> None:
+@pytest.mark.parametrize("place", [5, 100, 191])
+def test_an_extreme_and_its_index_are_those_of_all_repeats(kernel: ascendc.SourceKernel, form: int, place: int) -> None:
     x, z = np.random.default_rng(1).standard_normal(N).astype(np.float32), np.zeros(8, np.float32)
+    x[place] = x[191] = 9  # the first of equal ones
     run = kernel(x, np.zeros(N, np.float16), z, form, 1.0)
-    last = x[128:192]
     assert run.findings == ()
-    assert z[:4].tolist() == [last.max(), last.argmax(), x[:64].min(), x[:64].argmin()]
+    assert z[:4].tolist() == [9, place, x[:64].min(), x[:64].argmin()]
+
+
+def test_an_extreme_of_counted_elements_outlives_its_tensor(kernel: ascendc.SourceKernel) -> None:
+    x, z = np.random.default_rng(3).standard_normal(N).astype(np.float32), np.zeros(8, np.float32)
+    run = kernel(x, np.zeros(N, np.float16), z, 6, 1.0)
+    assert run.findings == ()
+    assert z[:2].tolist() == [x[:200].max(), x[:200].argmax()]
 
 
 def test_an_extreme_without_its_index_is_refused(kernel: ascendc.SourceKernel) -> None:

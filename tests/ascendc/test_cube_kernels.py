@@ -134,7 +134,7 @@ def test_a_result_goes_to_l1_in_bursts_too(source):
     assert kernel(a, b, c, np.int32(0)).findings == ()
     np.testing.assert_array_equal(c.transpose(1, 0, 2).reshape(32, 32), a.astype(np.float32) @ b.astype(np.float32))
     line = 1 + SOURCE[: SOURCE.index("if (scaled)")].count("\n")
-    words = rf"a scale for each column .* is not modelled .*kernels\.cpp:{line}\)"
+    words = rf"Fixpipe with scales must have quantPre VDEQF16.*kernels\.cpp:{line}\)"
     with pytest.raises(ascendc.KernelError, match=words):
         kernel(a, b, c, np.int32(1))
 

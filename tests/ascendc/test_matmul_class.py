@@ -211,11 +211,72 @@ def test_bytes_in_fractals_are_multiplied_where_nothing_is_turned(source):
         compute(source, name, *given, none, c, tiling, kind="cube")
 
 
-def test_products_of_bytes_take_no_bias_and_blocks_of_whole_squares(source):
+@pytest.mark.parametrize("tb", [0, 1])
+@pytest.mark.parametrize("sizes", [(64, 64, 64), (50, 96, 70), (33, 200, 129)], ids=str)
+def test_products_of_bytes_begin_with_a_bias_of_integers(source, sizes, tb):
+    (m, k, n), rng = sizes, np.random.default_rng(sizes)
+    a, b = rng.integers(-128, 128, (m, k), np.int8), rng.integers(-128, 128, (k, n), np.int8)
+    bias, c = rng.integers(-(10**6), 10**6, n).astype(np.int32), np.zeros((m, n), np.int32)
+    tiling = ascendc.matmul_tiling(m, n, k, cores=2, item_bytes=1, bias=True, base=(32, 32, 32))
+    run = compute(
+        source, "int8_t, int32_t, CubeFormat::ND, int32_t", a, np.ascontiguousarray(b.T) if tb else b, bias, c, tiling,
+        tb=tb, kind="cube", blocks=2,
+    )  # fmt: skip
+    assert np.array_equal(c, a.astype(np.int64) @ b.astype(np.int64) + bias)
+    assert run.findings == ()
+
+
+@pytest.mark.parametrize("layout", ["ND", "NZ"])
+@pytest.mark.parametrize(("cpp", "dtype"), [("half", np.float16), ("int8_t", np.int8), ("uint8_t", np.uint8)])
+def test_columns_of_bytes_leave_with_their_own_scales(tmp_path, cpp, dtype, layout):
+    if layout == "NZ" and cpp != "half":
+        pytest.skip("results of 8 bits leave row by row")
+    path = tmp_path / "vectors.cpp"
+    made = SOURCE.replace("GM_ADDR c, int32_t ta", "GM_ADDR c, GM_ADDR words, int32_t ta").replace(
+        "  mm.SetTail(m, n);",
+        "  GlobalTensor<uint64_t> scales; scales.SetGlobalBuffer((__gm__ uint64_t*)words);\n"
+        "  mm.SetQuantVector(scales[n0]);\n  mm.SetTail(m, n);",
+    )
+    path.write_text(made)
+    m, k, n = 48, 64, 80
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-128, 128, (m, k), np.int8), rng.integers(-128, 128, (k, n), np.int8)
+    scale = rng.choice(np.array([2.0**-9, 0.0005, -0.001953125], np.float32), n)
+    kept = (scale.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+    words = scale.view(np.uint32).astype(np.uint64) | np.uint64(dtype == np.int8) << np.uint64(46)
+    c = np.zeros((m, n) if layout == "ND" else (n // 16, m, 16), dtype)
+    tiling = ascendc.matmul_tiling(m, n, k, item_bytes=1, base=(32, 64, 32))
+    kernel = ascendc.compile(
+        path, f"product<int8_t, {cpp}, CubeFormat::ND, int32_t, CubeFormat::{layout}>", kind="cube"
+    )
+    run = kernel(a, b, np.zeros(n, np.int32), c, words, 0, 0, 0, tiling=tiling, product=CHIP)
+    assert run.findings == ()
+    exact = a.astype(np.int64) @ b.astype(np.int64) * kept
+    got = c if layout == "ND" else c.transpose(1, 0, 2).reshape(m, n)
+    if cpp == "half":
+        assert np.array_equal(got, exact.astype(np.float16))
+    else:
+        assert np.array_equal(got, np.clip(np.rint(exact), np.iinfo(dtype).min, np.iinfo(dtype).max).astype(dtype))
+
+
+def test_what_the_bias_table_does_not_take_is_refused(source):
+    a = np.zeros((64, 64), np.float16)
+    tiling = ascendc.matmul_tiling(64, 64, 64, bias=True)
+    with pytest.raises(ascendc.KernelError, match="SetBias of bfloat16_t is not modelled"):
+        compute(
+            source,
+            "half, float, CubeFormat::ND, bfloat16_t",
+            a,
+            a,
+            np.zeros(64, np.uint16),
+            np.zeros((64, 64), np.float32),
+            tiling,
+        )
+
+
+def test_products_of_bytes_have_blocks_of_whole_squares(source):
     a, c, none = np.zeros((64, 64), np.int8), np.zeros((64, 64), np.int32), np.zeros(64, np.int32)
     name = "int8_t, int32_t, CubeFormat::ND, int32_t"
-    with pytest.raises(ascendc.KernelError, match="SetBias of products of int8_t is not modelled"):
-        compute(source, name, a, a, none, c, ascendc.matmul_tiling(64, 64, 64, item_bytes=1, bias=True), kind="cube")
     with pytest.raises(ascendc.KernelError, match="baseN must be a positive multiple of 32, not 48"):
         compute(source, name, a, a, none, c, ascendc.matmul_tiling(64, 64, 64, base=(32, 48, 32)), kind="cube")
 
@@ -225,7 +286,7 @@ def test_integers_leave_as_others_behind_a_scale_only(tmp_path):
     path.write_text(SOURCE.replace("sizeof(T) == 1 && sizeof(U) < 4", "false"))
     a, c, none = np.zeros((64, 64), np.int8), np.zeros((64, 64), np.float16), np.zeros(64, np.int32)
     tiling = ascendc.matmul_tiling(64, 64, 64, item_bytes=1)
-    with pytest.raises(ascendc.KernelError, match="SetQuantScalar must come before integers leave"):
+    with pytest.raises(ascendc.KernelError, match="SetQuantScalar or SetQuantVector must come before integers leave"):
         compute(path, "int8_t, half, CubeFormat::ND, int32_t", a, a, none, c, tiling, kind="cube")
 
 

@@ -63,9 +63,9 @@ __aicore__ void asserts(GM_ADDR x) {
   ascendc_assert(GetBlockNum() == 77, "blocks");  // 48
 }
 __aicore__ void unaligned(GM_ADDR x) {
-  TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 64);
-  GlobalTensor<half> g; g.SetGlobalBuffer((__gm__ half*)x);
-  DataCopy(buffer.Get<half>(), g, 5);  // 53
+  TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 64); auto u = buffer.Get<float>();
+  GlobalTensor<float> g; g.SetGlobalBuffer((__gm__ float*)x); if (GetBlockIdx()) return;
+  DataCopy(u, g, 13); PipeBarrier<PIPE_ALL>(); DataCopy(g[8], u, 8);  // 53
 }
 __aicore__ void outside(GM_ADDR x) {
   TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 4096);
@@ -139,7 +139,6 @@ def kernel(source, name):
         ("full", "AllocTensor of a VECIN queue must find a free one of its 1 blocks", 0, 41),
         ("skips", "SyncAll must be reached by every core", 1, 45),
         ("asserts", "assertion must hold: GetBlockNum() == 77", 0, 48),
-        ("unaligned", "DataCopy count must be whole blocks of 32 bytes, not 5", 0, 53),
     ],
 )
 def test_what_ends_a_kernel_names_core_and_line(source, name, words, core, line):
@@ -156,6 +155,17 @@ def test_what_ends_a_kernel_names_core_and_line(source, name, words, core, line)
     assert line is None or str(error.line) in str(error)
     checked = run.check(np.zeros(64, np.float32), which, blocks=2, silence=0.3)
     assert words in str(checked.stopped_by)
+
+
+def test_a_number_of_elements_is_rounded_down_to_whole_blocks_and_that_is_a_finding(source):
+    x = np.arange(64, dtype=np.float32)
+    run = kernel(source, "ends")(x, NAMES.index("unaligned"), blocks=2)
+    found = [one for one in run.findings if one.kind is Kind.FIELD_RANGE]
+    assert [(one.line.line, one.core) for one in found] == [(53, 0)]
+    assert found[0].detail == (
+        "DataCopy count must be whole blocks of 32 bytes, not 13 elements of 4: the last 20 bytes are not moved"
+    )
+    assert np.array_equal(x, [*range(8), *range(8), *range(16, 64)])
 
 
 @pytest.mark.parametrize(("name", "line"), [("outside", 58), ("wide", 63)])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
-from npu_sim.ascendc.process import KernelError
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -87,10 +86,71 @@ def test_sorts_are_stable_and_falling(sorts, dtype, name, n, full):
     assert run.findings == ()
 
 
-def test_a_sort_whose_temporary_tensor_is_too_small_is_refused(sorts):
-    x, y, z = np.zeros(64, np.float32), np.zeros(64, np.float32), np.zeros(64, np.uint32)
-    with pytest.raises(KernelError, match="Sort must be given a temporary tensor of 512 bytes, not 256"):
-        ascendc.compile(sorts, kernel="sorts<float>")(x, y, z, 64, 1, 32)
+def test_a_sort_does_not_look_at_the_size_of_its_temporary_tensor(sorts):
+    x, y, z = (
+        np.random.default_rng(0).permutation(64).astype(np.float32),
+        np.zeros(64, np.float32),
+        np.zeros(64, np.uint32),
+    )
+    ascendc.compile(sorts, kernel="sorts<float>")(x, y, z, 64, 1, 32)
+    assert np.array_equal(y, np.arange(63, -1, -1))
+
+
+SUSPENDED = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// Four sorted lists, merged until one of them has no more pairs; how many of each were taken.
+template <class T> __global__ __aicore__ void suspended(GM_ADDR x, GM_ADDR y, GM_ADDR counts, uint16_t a, uint16_t b,
+                                                        uint16_t c, uint16_t valid) {
+  TPipe pipe;
+  TBuf<TPosition::VECCALC> lists, merged;
+  pipe.InitBuffer(lists, 1024);
+  pipe.InitBuffer(merged, 1024);
+  GlobalTensor<T> X, Y;
+  GlobalTensor<int32_t> C;
+  X.SetGlobalBuffer((__gm__ T*)x);
+  Y.SetGlobalBuffer((__gm__ T*)y);
+  C.SetGlobalBuffer((__gm__ int32_t*)counts);
+  auto in = lists.Get<T>(), out = merged.Get<T>();
+  constexpr uint32_t pair = 8 / sizeof(T);
+  DataCopy(in, X, 128 * pair);
+  Duplicate(out, T(0), 128 * pair);
+  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
+  uint16_t lengths[4] = {a, b, c, 32};
+  MrgSort4Info how(lengths, true, valid, 1);
+  MrgSort(out, MrgSortSrcList<T>(in, in[32 * pair], in[64 * pair], in[96 * pair]), how);
+  uint16_t taken[4];
+  GetMrgSortResult(taken[0], taken[1], taken[2], taken[3]);
+  for (int i = 0; i < 4; i++) C.SetValue(i, taken[i]);
+  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+  DataCopy(Y, out, 128 * pair);
+}
+"""
+
+
+@pytest.mark.parametrize(("dtype", "name"), [(np.float32, "float"), (np.float16, "half")])
+@pytest.mark.parametrize(
+    ("lengths", "valid"), [((32, 32, 32, 32), 15), ((5, 32, 7, 32), 15), ((32, 20, 0, 0), 3), ((32, 9, 32, 0), 7)]
+)
+def test_merging_is_suspended_when_a_list_ends(tmp_path, dtype, name, lengths, valid):
+    path = tmp_path / "suspended.cpp"
+    path.write_text(SUSPENDED)
+    rng = np.random.default_rng(sum(lengths))
+    pairs = np.zeros((128, 8), np.uint8)
+    scores = -np.sort(-rng.integers(-20, 20, (4, 32)).astype(dtype))
+    pairs.view(dtype)[:, 0] = scores.reshape(-1)
+    pairs.view(np.uint32)[:, 1] = np.arange(128)
+    out, counts = np.zeros((128, 8), np.uint8), np.zeros(8, np.int32)
+    ascendc.compile(path, f"suspended<{name}>")(pairs.view(dtype), out.view(dtype), counts, *lengths[:3], valid)
+    lists = [[(-float(scores[i, j]), i, 32 * i + j) for j in range(n)] for i, n in enumerate(lengths) if valid >> i & 1]
+    taken, merged = [0] * len(lists), []
+    while all(at < len(one) for at, one in zip(taken, lists, strict=True)):
+        best = min(range(len(lists)), key=lambda i: lists[i][taken[i]])
+        merged.append(lists[best][taken[best]][2])
+        taken[best] += 1
+    assert counts[:4].tolist() == taken + [0] * (4 - len(taken))
+    assert out.view(np.uint32)[: len(merged), 1].tolist() == merged
+    assert not out[len(merged) :].any()
 
 
 @pytest.mark.parametrize(("dtype", "name"), [(np.float32, "float"), (np.float16, "half")])

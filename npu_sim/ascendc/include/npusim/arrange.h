@@ -155,15 +155,64 @@ template <class T> struct MrgSortSrcList {
       : src1(a), src2(b), src3(c), src4(d) {}
 };
 #ifdef NPUSIM_HAS_MRG_SORT
+}  // namespace AscendC
+
+namespace npusim {
+// Falls with the score of these bits, as the machine sorts: NaN before all numbers.
+template <class T> inline int64_t rank_of(T score) {
+  std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t> bits;
+  memcpy(&bits, (const void*)&score, sizeof bits);
+  int64_t sign = sizeof(T) == 2 ? 0x8000 : 0x80000000, infinity = sizeof(T) == 2 ? 0x7C00 : 0x7F800000;
+  int64_t size = bits & (sign - 1);
+  return size > infinity ? int64_t(1) << 40 : bits & sign ? -size : size;
+}
+
+// How many pairs of each list are merged when the first of them has no more: what lies in the lists says it.
+template <class T>
+inline void until_one_ends(Here here, const AscendC::MrgSortSrcList<T>& lists, const AscendC::MrgSort4Info& p,
+                           int64_t taken[4]) {
+  const LocalTensor<T>* all[] = {&lists.src1, &lists.src2, &lists.src3, &lists.src4};
+  T* scores[4] = {};
+  hand_flag(here, pipe::V, pipe::S);
+  for (int i = 0; i < 4; i++) {
+    taken[i] = 0;
+    if (!(p.validBit >> i & 1)) continue;
+    scores[i] = new T[p.elementLengths[i] + 1];
+    const uint8_t* pairs = settled(here, space::UB, all[i]->address, 8 * int64_t(p.elementLengths[i]));
+    for (int64_t j = 0; j < p.elementLengths[i]; j++) memcpy((void*)&scores[i][j], pairs + 8 * j, sizeof(T));
+  }
+  auto is_over = [&] {
+    for (int i = 0; i < 4; i++)
+      if (scores[i] && taken[i] == p.elementLengths[i]) return true;
+    return false;
+  };
+  while (!is_over()) {
+    int first = -1;
+    for (int i = 0; i < 4; i++)
+      if (scores[i] && (first < 0 || rank_of(scores[i][taken[i]]) > rank_of(scores[first][taken[first]]))) first = i;
+    if (first < 0) break;
+    taken[first]++;
+  }
+  for (T* list : scores) delete[] list;
+}
+}  // namespace npusim
+
+namespace AscendC {
 template <class T>
 inline void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& lists, const MrgSort4Info& p,
                     Here here = Here::now()) {
   if (!npusim::has_vector()) return;
-  if (p.ifExhaustedSuspension) npusim::refuse(here, "MrgSort with ifExhaustedSuspension is not modelled");
-  auto length = [&](int i) { return int64_t(p.validBit >> i & 1 ? p.elementLengths[i] : 0); };
+  int64_t length[4];
+  if (p.ifExhaustedSuspension) npusim::until_one_ends(here, lists, p, length);
+  else for (int i = 0; i < 4; i++) length[i] = p.validBit >> i & 1 ? p.elementLengths[i] : 0;
+  for (int i = 0; i < 4; i++) npusim::self->merged[i] = uint16_t(length[i]);
   npusim::emit_mrg_sort(here, npusim::in_ub(here, dst, "MrgSort"), lists.src1.address, lists.src2.address,
-                        npusim::number<T>(), length(0), length(1), lists.src3.address, length(2), lists.src4.address,
-                        length(3), p.repeatTimes);
+                        npusim::number<T>(), length[0], length[1], lists.src3.address, length[2], lists.src4.address,
+                        length[3], p.ifExhaustedSuspension ? 1 : p.repeatTimes);
+}
+inline void GetMrgSortResult(uint16_t& first, uint16_t& second, uint16_t& third, uint16_t& fourth, Here = Here::now()) {
+  const uint16_t* merged = npusim::self->merged;
+  first = merged[0], second = merged[1], third = merged[2], fourth = merged[3];
 }
 #endif
 

@@ -80,6 +80,23 @@ template <class T> inline int64_t address_in(const LocalTensor<T>& tensor) { ret
 template <class T> inline int64_t tensor_in(const GlobalTensor<T>& tensor) { return tensor.tensor; }
 template <class T> inline int64_t tensor_in(const LocalTensor<T>&) { return -1; }
 
+// L1 to the bias table or the Fixpipe buffer: one block, of so many times 64 bytes of L1, resp. 128.
+template <class T, class S>
+inline void load_table(Here here, const LocalTensor<T>& dst, const LocalTensor<S>& src, int64_t blocks, int64_t length) {
+  if (!self->is_cube) return;
+  if (src.space() != space::L1)
+    refuse(here, "DataCopy to %s must come from L1, not from %s", space_name(dst.space()), space_name(src.space()));
+  if (blocks > 1)
+    refuse(here, "DataCopy to %s must be of one block, not of %lld: the documents say two things of gaps there",
+           space_name(dst.space()), (long long)blocks);
+  if (!blocks) return;
+  if (dst.space() == space::FB) return (void)emit_load_scales(here, dst.address, src.address, length);
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, int32_t>)
+    emit_load_bias(here, dst.address, src.address, moved<S>(), moved<T>(), length);
+  else
+    refuse(here, "DataCopy to BT must be of float or int32_t, or of half into float");
+}
+
 template <class T, class D, class S>
 inline void copy_blocks(Here here, const D& dst, const S& src, int64_t count, int64_t length, int64_t src_gap,
                         int64_t dst_gap) {
@@ -87,16 +104,19 @@ inline void copy_blocks(Here here, const D& dst, const S& src, int64_t count, in
   checked(here, src, "DataCopy");
   int64_t tensor = tensor_in(dst) > tensor_in(src) ? tensor_in(dst) : tensor_in(src);
   int64_t from = space_in(src), to = space_in(dst);
+  if constexpr (std::is_same_v<D, LocalTensor<T>> && std::is_same_v<S, LocalTensor<T>>)
+    if (to == space::BT || to == space::FB) return load_table(here, dst, src, count, length);
   if (pipe_of(to, from) == pipe::ALL)
     refuse(here, "DataCopy must go a way that exists, not from %s to %s", space_name(from), space_name(to));
   emit_data_copy(here, to, address_in(dst), from, address_in(src), count, length, src_gap, dst_gap, moved<T>(), tensor);
 }
 
+// A number of elements is rounded down to whole blocks, as the documents say.
 template <class T, class D, class S> inline void copy_count(Here here, const D& dst, const S& src, uint32_t count) {
-  uint64_t bytes = uint64_t(count) * sizeof(T);
-  if (bytes % 32)
-    refuse(here, "DataCopy count must be whole blocks of 32 bytes, not %u elements of %d bytes", count, int(sizeof(T)));
-  copy_blocks<T>(here, dst, src, 1, int64_t(bytes / 32), 0, 0);
+  int64_t unit = space_in(dst) == space::FB ? 128 : space_in(dst) == space::BT ? 64 : 32;
+  int64_t bytes = int64_t(count) * int64_t(sizeof(T));
+  if (bytes % unit) note_cut(here, count, sizeof(T), unit);
+  copy_blocks<T>(here, dst, src, 1, bytes / unit, 0, 0);
 }
 }  // namespace npusim
 
@@ -116,6 +136,14 @@ NPUSIM_COPY(LocalTensor, GlobalTensor)
 NPUSIM_COPY(GlobalTensor, LocalTensor)
 NPUSIM_COPY(LocalTensor, LocalTensor)
 #undef NPUSIM_COPY
+// To the bias table, which holds floats of the halves in L1.
+template <class T, class U, class = std::enable_if_t<!std::is_same_v<T, U>>>
+inline void DataCopy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const DataCopyParams& p,
+                     Here here = Here::now()) {
+  if (dst.space() != npusim::space::BT)
+    npusim::refuse(here, "DataCopy from one type to another must go to BT, not to %s", npusim::space_name(dst.space()));
+  npusim::load_table(here, dst, src, p.blockCount, p.blockLen);
+}
 
 #ifdef NPUSIM_HAS_ND2NZ
 template <class T>

@@ -238,9 +238,12 @@ template <class T, class U> inline void check_quantisation(Here here, QuantMode_
     case DEQF16: fits = to_half && of_integer; break;
     default: break;
   }
-  if (!fits)
-    refuse(here, "Fixpipe quantPre must be NoQuant, F322F16, F322BF16, QF322B8_PRE, REQ8 or DEQF16, and fit its "
-           "tensors; %d is not modelled here", int(mode));
+  if (!fits) refuse(here, "Fixpipe quantPre must fit its tensors, not be %d", int(mode));
+}
+
+// The same conversion with one scale for all columns.
+constexpr QuantMode_t with_one_scale(QuantMode_t mode) {
+  return mode == VDEQF16 ? DEQF16 : mode == VQF322B8_PRE ? QF322B8_PRE : mode == VREQ8 ? REQ8 : mode;
 }
 }  // namespace npusim
 
@@ -333,26 +336,51 @@ inline void Fill(const LocalTensor<T>& dst, const InitConstValueParams<T>& p, He
   InitConstValue(dst, p, here);
 }
 
+}  // namespace AscendC
+
+namespace npusim {
+// `bias`: where the sums begin in the bias table; -1: with 0, or with what is in L0C.
 template <class C, class A, class B>
-inline void Mmad(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b, const MmadParams& p,
-                 Here here = Here::now()) {
+inline void multiply_matrices(Here here, const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b,
+                              const AscendC::MmadParams& p, int64_t bias) {
   static_assert(std::is_same_v<A, B>, "Mmad of two operand types is not modelled");
   static_assert(std::is_same_v<C, std::conditional_t<std::is_same_v<A, int8_t>, int32_t, float>>,
                 "Mmad is modelled of int8_t into int32_t, and of other types into float");
-  if (!npusim::has_cube()) return;
+  if (!has_cube()) return;
   auto expect = [&](int64_t in, int64_t wanted, const char* what) {
-    if (in != wanted)
-      npusim::refuse(here, "Mmad %s must be in %s, not in %s", what, npusim::space_name(wanted), npusim::space_name(in));
+    if (in != wanted) refuse(here, "Mmad %s must be in %s, not in %s", what, space_name(wanted), space_name(in));
   };
-  expect(c.space(), npusim::space::L0C, "result");
-  expect(a.space(), npusim::space::L0A, "left operand");
-  expect(b.space(), npusim::space::L0B, "right operand");
-  if (p.unitFlag)
-    npusim::before_unit_mmad(here, c.address, int64_t((p.m + 15) / 16) * ((p.n + 15) / 16) * 256 * sizeof(C));
-  if (p.cmatrixSource) npusim::refuse(here, "Mmad cmatrixSource (the bias table) is not modelled");
-  int64_t mode = (p.cmatrixInitVal && !p.isBias ? npusim::mode::INIT : 0) | (p.kDirectionAlign ? npusim::mode::K_ALIGN : 0);
-  npusim::emit_mmad(here, c.address, a.address, b.address, npusim::number<A>(), p.m, p.n, p.k, mode);
-  npusim::behind_unit_mmad(here, c.address, p.unitFlag == 3);
+  expect(c.space(), space::L0C, "result");
+  expect(a.space(), space::L0A, "left operand");
+  expect(b.space(), space::L0B, "right operand");
+  if (p.unitFlag) before_unit_mmad(here, c.address, int64_t((p.m + 15) / 16) * ((p.n + 15) / 16) * 256 * sizeof(C));
+  int64_t align = p.kDirectionAlign ? mode::K_ALIGN : 0, init = p.cmatrixInitVal && !p.isBias ? mode::INIT : 0;
+  if (bias < 0) emit_mmad(here, c.address, a.address, b.address, number<A>(), p.m, p.n, p.k, init | align);
+  else emit_mmad_bias(here, c.address, a.address, b.address, bias, number<A>(), p.m, p.n, p.k, align);
+  behind_unit_mmad(here, c.address, p.unitFlag == 3);
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+// ASSUMED: without a tensor cmatrixSource means the beginning of the bias table.
+template <class C, class A, class B>
+inline void Mmad(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b, const MmadParams& p,
+                 Here here = Here::now()) {
+  npusim::multiply_matrices(here, c, a, b, p, p.cmatrixSource && (!p.cmatrixInitVal || p.isBias) ? 0 : -1);
+}
+// The sums begin with a bias in the table, or with those of a tensor in L0C.
+template <class C, class A, class B, class V>
+inline void Mmad(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b, const LocalTensor<V>& bias,
+                 const MmadParams& p, Here here = Here::now()) {
+  static_assert(sizeof(V) == sizeof(C), "the bias of an Mmad has the type of its sums");
+  if (!npusim::has_cube()) return;
+  if (p.cmatrixInitVal) return npusim::multiply_matrices(here, c, a, b, p, -1);
+  if (bias.space() == npusim::space::BT) return npusim::multiply_matrices(here, c, a, b, p, bias.address);
+  if (bias.space() != npusim::space::L0C || bias.address != c.address)
+    npusim::refuse(here, "Mmad bias must be in BT, or be the tensor of the result, not in %s",
+                   npusim::space_name(bias.space()));
+  npusim::multiply_matrices(here, c, a, b, p, -1);
 }
 
 template <class T, class U, const FixpipeConfig& config, class D>
@@ -361,9 +389,17 @@ inline void npusim_fixpipe_row(Here here, const D& dst, const LocalTensor<U>& sr
   if (src.space() != npusim::space::L0C)
     npusim::refuse(here, "Fixpipe must come from L0C, not from %s", npusim::space_name(src.space()));
   if (config.format == CO2Layout::COLUMN_MAJOR) npusim::refuse(here, "Fixpipe to COLUMN_MAJOR is not modelled");
-  npusim::check_quantisation<T, U>(here, p.quantPre);
+  npusim::check_quantisation<T, U>(here, npusim::with_one_scale(p.quantPre));
   int64_t mode = (config.format == CO2Layout::ROW_MAJOR ? npusim::mode::NZ2ND : 0) |
                  (p.isChannelSplit ? npusim::mode::CHANNEL_SPLIT : 0);
+  if (npusim::with_one_scale(p.quantPre) != p.quantPre) {
+    if (npusim::self->scales < 0)
+      npusim::refuse(here, "Fixpipe with a scale for each column must be given them, or come behind SetFixPipeConfig");
+    npusim::emit_fixpipe_scales(here, npusim::space_in(dst), npusim::address_in(dst), src.address, npusim::self->scales,
+                                npusim::number<U>(), npusim::moved<T>(), p.mSize, p.nSize, p.srcStride, p.dstStride,
+                                p.ndNum, p.srcNdStride, p.dstNdStride, mode, p.reluEn, npusim::tensor_in(dst));
+    return;
+  }
   bool to_byte = p.quantPre == QF322B8_PRE || p.quantPre == REQ8;
   if (p.reluEn || to_byte || p.quantPre == DEQF16) {
     // bits 0 to 31 are the scale, 36 asks for a shift, 37 to 45 the offset, which has a sign, 46 says whether results
@@ -400,8 +436,7 @@ inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const 
                     Here here = Here::now()) {
   npusim_fixpipe<T, U, config>(here, dst, src, p);
 }
-template <class T, class U, class D>
-inline void npusim_fixpipe_in_bursts(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParams<U>& p) {
+template <class U> inline FixpipeParamsV220 npusim_of_bursts(const FixpipeParams<U>& p) {
   FixpipeParamsV220 now;
   now.mSize = p.burstLen / 2;
   now.nSize = uint16_t(p.nz2ndParams.nz2ndEn ? p.nz2ndParams.originalNSize : p.cburstNum * 16);
@@ -414,6 +449,11 @@ inline void npusim_fixpipe_in_bursts(Here here, const D& dst, const LocalTensor<
   now.ndNum = p.nz2ndParams.ndNum;
   now.srcNdStride = p.nz2ndParams.srcNdStride;
   now.dstNdStride = p.nz2ndParams.dstNdStride;
+  return now;
+}
+template <class T, class U, class D>
+inline void npusim_fixpipe_in_bursts(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParams<U>& p) {
+  FixpipeParamsV220 now = npusim_of_bursts(p);
   if (p.nz2ndParams.nz2ndEn) npusim_fixpipe<T, U, CFG_ROW_MAJOR>(here, dst, src, now);
   else npusim_fixpipe<T, U, CFG_NZ>(here, dst, src, now);
 }
@@ -427,17 +467,69 @@ inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const 
                     Here here = Here::now()) {
   npusim_fixpipe_in_bursts<T, U>(here, dst, src, p);
 }
-// With scales in L1. Kernels that choose between the forms at run time need the name.
-#define NPUSIM_SCALED_FIXPIPE(Tensor, layout)                                                                        \
-  template <class T, class U, const FixpipeConfig& config = layout, class P>                                         \
-  inline void Fixpipe(const Tensor<T>&, const LocalTensor<U>&, const LocalTensor<uint64_t>&, const P&,               \
-                      Here here = Here::now()) {                                                                     \
-    if (!npusim::has_cube()) return;                                                                                 \
-    npusim::refuse(here, "Fixpipe with a scale for each column (VDEQF16, VREQ8, VQF322B8_PRE) is not modelled");     \
+// Words in the Fixpipe buffer that say how columns are quantised, and one that says it of all of them.
+template <class T, bool relu = false> inline void SetFixPipeConfig(const LocalTensor<T>& words, bool = false, Here here = Here::now()) {
+  static_assert(!relu, "SetFixPipeConfig is modelled of quantisation alone");
+  if (!npusim::has_cube() || words.space() == npusim::space::L0C) return;  // of L0C: its unit flags are cleared
+  if (words.space() != npusim::space::FB)
+    npusim::refuse(here, "SetFixPipeConfig must be of a tensor in FB, not in %s", npusim::space_name(words.space()));
+  npusim::self->scales = words.address;
+}
+template <class T>
+inline void SetFixPipeConfig(const LocalTensor<T>&, const LocalTensor<T>& words, bool flag = false, Here here = Here::now()) {
+  SetFixPipeConfig(words, flag, here);
+}
+inline void SetFixpipePreQuantFlag(uint64_t word) { npusim::self->quantisation = word; }
+
+// With words in L1, a part at a time: up to 256 columns at once, more of them 128 by 128, in either half of the buffer.
+template <const FixpipeConfig& config, class T, class U, class D>
+inline void npusim_fixpipe_by_words(Here here, const D& dst, const LocalTensor<U>& src,
+                                    const LocalTensor<uint64_t>& words, const FixpipeParamsV220& p) {
+  if (!npusim::has_cube()) return;
+  if (npusim::with_one_scale(p.quantPre) == p.quantPre)
+    npusim::refuse(here, "Fixpipe with scales must have quantPre VDEQF16, VREQ8 or VQF322B8_PRE, not %d", int(p.quantPre));
+  int64_t width = p.nSize <= 256 ? 256 : 128;
+  for (int64_t at = 0, half = 0; at < p.nSize; at += width, half ^= 1) {
+    FixpipeParamsV220 part = p;
+    part.nSize = uint16_t(p.nSize - at < width ? p.nSize - at : width);
+    int64_t blocks = (part.nSize * 8 + 127) / 128, from = npusim::from_l1(here, words, "Fixpipe") + 8 * at;
+    npusim::self->scales = half * 1024;
+    if (GetTPipePtr()) npusim::borrow(here, npusim::space::FB, npusim::self->scales, blocks * 128);
+    npusim::emit_load_scales(here, npusim::self->scales, from, blocks);
+    npusim::barrier(here, npusim::pipe::FIX);
+    int64_t columns = sizeof(T) == 1 ? 32 : 16;  // of a block
+    uint64_t step = config.format == CO2Layout::ROW_MAJOR ? at : at / columns * p.dstStride * (32 / sizeof(T));
+    npusim_fixpipe<T, U, config>(here, dst[step], src[uint32_t(at / 16 * p.srcStride * 16)], part);
+    if (GetTPipePtr()) npusim::give_back(here, npusim::space::FB, npusim::self->scales, blocks * 128);
   }
-NPUSIM_SCALED_FIXPIPE(GlobalTensor, CFG_ROW_MAJOR)
-NPUSIM_SCALED_FIXPIPE(LocalTensor, CFG_NZ)
-#undef NPUSIM_SCALED_FIXPIPE
+}
+template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
+inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& words,
+                    const FixpipeParamsV220& p, Here here = Here::now()) {
+  npusim_fixpipe_by_words<config, T>(here, dst, src, words, p);
+}
+template <class T, class U, const FixpipeConfig& config = CFG_NZ>
+inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& words,
+                    const FixpipeParamsV220& p, Here here = Here::now()) {
+  npusim_fixpipe_by_words<config, T>(here, dst, src, words, p);
+}
+template <class T, class U, class D>
+inline void npusim_fixpipe_in_bursts_by_words(Here here, const D& dst, const LocalTensor<U>& src,
+                                              const LocalTensor<uint64_t>& words, const FixpipeParams<U>& p) {
+  FixpipeParamsV220 now = npusim_of_bursts(p);
+  if (p.nz2ndParams.nz2ndEn) npusim_fixpipe_by_words<CFG_ROW_MAJOR, T>(here, dst, src, words, now);
+  else npusim_fixpipe_by_words<CFG_NZ, T>(here, dst, src, words, now);
+}
+template <class T, class U>
+inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& words,
+                    const FixpipeParams<U>& p, Here here = Here::now()) {
+  npusim_fixpipe_in_bursts_by_words<T>(here, dst, src, words, p);
+}
+template <class T, class U>
+inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& words,
+                    const FixpipeParams<U>& p, Here here = Here::now()) {
+  npusim_fixpipe_in_bursts_by_words<T>(here, dst, src, words, p);
+}
 
 // How many matrices the next copies to rows move, and how far they lie apart.
 inline void SetFixpipeNz2ndFlag(uint16_t count, uint16_t src, uint16_t dst) {
@@ -453,7 +545,8 @@ inline void copy_from_l0c(Here here, const D& dst, const LocalTensor<U>& src, co
   using namespace AscendC;
   if (p.clipReluPre || p.eltWiseOp || p.reluPre > 1)
     refuse(here, "DataCopy from L0C with clipReluPre, eltWiseOp or a reluPre other than 0 and 1 is not modelled");
-  FixpipeParamsV220 now(p.nSize, p.mSize, p.srcStride, p.dstStride, p.reluPre == 1, p.quantPre, 0, 1, 0, 0, p.unitFlag,
+  FixpipeParamsV220 now(p.nSize, p.mSize, p.srcStride, p.dstStride, p.reluPre == 1, p.quantPre,
+                        int64_t(self->quantisation), 1, 0, 0, p.unitFlag,
                         p.channelSplit);
   if (!p.nz2ndEn) return npusim_fixpipe<T, U, CFG_NZ>(here, dst, src, now);
   now.ndNum = self->matrices;

@@ -55,6 +55,7 @@ inline Lanes leading(int64_t count) {
 }
 
 inline void set_lanes(Here here, Lanes lanes) {
+  self->mask_low = lanes.low;
   emit_set_vector_mask(here, int64_t(lanes.low), int64_t(lanes.high));
 }
 

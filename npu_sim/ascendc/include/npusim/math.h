@@ -24,14 +24,13 @@ class Temporary {
     is_own = true;
   }
   ~Temporary() {
-    if (is_own && taken) emit_free_tensor(here, space::UB, room.address, taken, SCRATCH);
+    if (is_own && taken) give_back(here, space::UB, room.address, taken);
   }
   // The first bytes of it.
   void take(int64_t bytes) {
     taken = bytes;
     if (!is_own || !bytes) return;
-    note_buffer(SCRATCH);
-    emit_alloc_tensor(here, space::UB, room.address, bytes, SCRATCH);
+    borrow(here, space::UB, room.address, bytes);
   }
   template <class T> LocalTensor<T> part(int64_t offset, int64_t bytes) const {
     LocalTensor<T> tensor = room.template ReinterpretCast<T>();

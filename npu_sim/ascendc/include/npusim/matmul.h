@@ -53,6 +53,11 @@ template <class A, class B, class C, class Bias> class ProductState {
   void SetQuantScalar(uint64_t scale) {
     problem.scale = scale;
     problem.has_scale = true;
+    problem.has_words = false;
+  }
+  void SetQuantVector(const AscendC::GlobalTensor<uint64_t>& words) {
+    problem.words = words;
+    problem.has_words = true;
   }
   void SetSubBlockIdx(uint8_t) {}
   template <class T> void SetUserDefInfo(T) {}

@@ -2,8 +2,7 @@
 //
 // Bits follow from baseK, the order of k and the conversion on the way out alone. ASSUMED of cycles: one load brings
 // stepM * baseM x stepKa * baseK of A (B alike) in both templates, CFG_NORM's cache of single blocks is not imitated,
-// and a block leaves L0C as a whole (no unitFlag). A bias is the product of a column of ones and its row, before the
-// others: the sum begins with it as it would from the bias table.
+// and a block leaves L0C as a whole (no unitFlag).
 #pragma once
 #include "npusim/matmul_types.h"
 
@@ -31,7 +30,8 @@ template <class A, class B, class Bias> struct Product {
   Stored<A> a;
   Stored<B> b;
   AscendC::GlobalTensor<Bias> bias;
-  bool has_bias = false, hf32 = false, has_scale = false;
+  AscendC::GlobalTensor<uint64_t> words;  // of each column, in place of `scale`
+  bool has_bias = false, hf32 = false, has_scale = false, has_words = false;
   uint64_t scale = 0;  // of integers that leave as something else, as Fixpipe takes it
   int64_t m = 0, n = 0, k = 0;  // of one core
   int64_t c_rows = 0, c_columns = 0;
@@ -237,7 +237,10 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     int64_t a_step = step(t.stepM) * step(t.stepKa), b_step = step(t.stepN) * step(t.stepKb);
     a_.init(here, pipe, t.depthA1 / a_step, a_step * t.baseM * depth * int64_t(sizeof(A)));
     b_.init(here, pipe, t.depthB1 / b_step, b_step * t.baseN * depth * int64_t(sizeof(B)));
-    if (t.isBias) bias_.init(here, pipe, 1, 16 * t.baseN * int64_t(sizeof(Bias)));
+    if (t.isBias) {
+      pipe.InitBuffer(bias_, 1, uint32_t(t.baseN * int64_t(sizeof(Bias))), here);
+      pipe.InitBuffer(table_, uint32_t(t.baseN * 4), here);
+    }
     pipe.InitBuffer(out_, uint8_t(t.dbL0C >= 2 ? 2 : 1), uint32_t(t.baseM * t.baseN * 4), here);
     is_ready_ = true;
   }
@@ -258,11 +261,8 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     if (!continues) into = out_.template AllocTensor<Sum<A>>(here);
     // L0B holds whole squares
     int64_t columns = sizeof(B) == 1 && p.b.turns ? up(n, 32) : n;
-    bool starts = !continues;
-    if (p.has_bias && starts) {
-      begin_with_bias(here, p, owner, n_at, rows, n, into);
-      starts = false;
-    }
+    bool starts = !continues, has_bias = p.has_bias && starts;
+    if (has_bias) load_bias(here, p, n_at, n, columns);
     if (p.hf32) emit_set_hf32(here, true);
     for (int64_t k_at = 0; k_at < p.k; k_at += t_.baseK) {
       int64_t k = p.k - k_at < t_.baseK ? p.k - k_at : t_.baseK;
@@ -271,8 +271,8 @@ template <class A, class B, class C, class Bias> class CubeProduct {
               m_at, m, p.k, step(t_.stepKa) * t_.baseK, k_at, k);
       operand(here, p.b, b_, space::L0B, half_ * control->l0b_bytes / 2, owner, p.version, p.n, step(t_.stepN) * t_.baseN,
               n_at, n, p.k, step(t_.stepKb) * t_.baseK, k_at, k);
-      multiply<A>(here, into, rows, columns, k, starts);
-      starts = false;
+      multiply(here, into, rows, columns, k, starts, has_bias);
+      starts = has_bias = false;
     }
     if (p.hf32) emit_set_hf32(here, false);
   }
@@ -291,22 +291,28 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     if constexpr (std::is_same_v<A, int8_t>) {
       how.quantPre = std::is_same_v<C, int32_t> ? NoQuant : std::is_same_v<C, half> ? DEQF16 : REQ8;
       how.deqScalar = p.scale;
-      if (how.quantPre != NoQuant && !p.has_scale) refuse(here, "SetQuantScalar must come before integers leave as others");
+      if (how.quantPre != NoQuant && !p.has_scale && !p.has_words)
+        refuse(here, "SetQuantScalar or SetQuantVector must come before integers leave as others");
     } else {
       how.quantPre = std::is_same_v<C, float> ? NoQuant : std::is_same_v<C, half> ? F322F16 : F322BF16;
     }
     how.srcStride = uint16_t(up(m, 16));
+    AscendC::LocalTensor<uint64_t> words;
+    if (p.has_words && how.quantPre != NoQuant) {
+      how.quantPre = how.quantPre == DEQF16 ? VDEQF16 : VREQ8;
+      words = load_words(here, p, n_at, n);
+    }
     if (is_nz) {
       int64_t pitch = up(matrix_rows, 16) * 16;
       how.mSize = uint16_t(up(m, 16));
       how.nSize = uint16_t(up(n, 16));
       how.dstStride = uint32_t(pitch * int64_t(sizeof(C)) / 32);
-      npusim_fixpipe(here, to[uint64_t(column / 16 * pitch + row * 16)], from, how, CubeFormat::NZ);
+      npusim_fixpipe(here, to[uint64_t(column / 16 * pitch + row * 16)], from, words, how, CubeFormat::NZ);
     } else {
       how.mSize = uint16_t(m);
       how.nSize = uint16_t(n);
       how.dstStride = uint32_t(matrix_columns);
-      npusim_fixpipe(here, to[uint64_t(row * matrix_columns + column)], from, how, CubeFormat::ND);
+      npusim_fixpipe(here, to[uint64_t(row * matrix_columns + column)], from, words, how, CubeFormat::ND);
     }
     if (atomic) AscendC::SetAtomicNone(here);
     out_.FreeTensor(from, here);
@@ -316,7 +322,6 @@ template <class A, class B, class C, class Bias> class CubeProduct {
   void forget(Here here, int64_t owner) {
     a_.drop_all(here, owner);
     b_.drop_all(here, owner);
-    bias_.drop_all(here, owner);
   }
 
  private:
@@ -325,15 +330,24 @@ template <class A, class B, class C, class Bias> class CubeProduct {
   int64_t halves_ = 1, half_ = 0;
   Panels<A, AscendC::TPosition::A1> a_;
   Panels<B, AscendC::TPosition::B1> b_;
-  Panels<Bias, AscendC::TPosition::C1> bias_;
+  static constexpr int TABLE_FLAG = 2;  // of the bias table, as TPipe sets it when it opens
+  AscendC::TQue<AscendC::TPosition::C1, 1> bias_;
+  AscendC::TBuf<AscendC::TPosition::C2> table_;
+  AscendC::TBuf<AscendC::TPosition::C1> words_;
+  bool has_words_ = false;
   AscendC::TQue<AscendC::TPosition::CO1, 2> out_;
 
   static int64_t step(int32_t value) { return value < 1 ? 1 : value; }
 
   static void npusim_fixpipe(Here here, const AscendC::GlobalTensor<C>& to, const AscendC::LocalTensor<Sum<A>>& from,
-                             const AscendC::FixpipeParamsV220& how, CubeFormat format) {
-    if (format == CubeFormat::NZ) AscendC::Fixpipe<C, Sum<A>, AscendC::CFG_NZ>(to, from, how, here);
-    else AscendC::Fixpipe<C, Sum<A>, AscendC::CFG_ROW_MAJOR>(to, from, how, here);
+                             const AscendC::LocalTensor<uint64_t>& words, const AscendC::FixpipeParamsV220& how,
+                             CubeFormat format) {
+    auto leave = [&](const auto&... scales) {
+      if (format == CubeFormat::NZ) AscendC::Fixpipe<C, Sum<A>, AscendC::CFG_NZ>(to, from, scales..., how, here);
+      else AscendC::Fixpipe<C, Sum<A>, AscendC::CFG_ROW_MAJOR>(to, from, scales..., how, here);
+    };
+    if (with_one_scale(how.quantPre) == how.quantPre) leave();
+    else leave(words);
   }
 
   // All objects of a core share L0A and L0B.
@@ -351,13 +365,18 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     wait_flag(here, HardEvent::M_MTE1, half_);
   }
 
-  template <class T>
-  void multiply(Here here, const AscendC::LocalTensor<Sum<A>>& into, int64_t rows, int64_t n, int64_t k, bool starts) {
+  void multiply(Here here, const AscendC::LocalTensor<Sum<A>>& into, int64_t rows, int64_t n, int64_t k, bool starts,
+                bool has_bias) {
     set_flag(here, HardEvent::MTE1_M, half_);
     wait_flag(here, HardEvent::MTE1_M, half_);
-    int64_t mode = (starts ? mode::INIT : 0) | (sizeof(T) == 4 ? mode::K_ALIGN : 0);
-    emit_mmad(here, into.address, half_ * control->l0a_bytes / 2, half_ * control->l0b_bytes / 2, number<T>(), rows, n, k,
-              mode);
+    int64_t align = sizeof(A) == 4 ? mode::K_ALIGN : 0, a = half_ * control->l0a_bytes / 2, b = half_ * control->l0b_bytes / 2;
+    if (has_bias) {
+      wait_flag(here, HardEvent::MTE1_M, TABLE_FLAG);
+      emit_mmad_bias(here, into.address, a, b, table_.template Get<float>(here).address, number<A>(), rows, n, k, align);
+      set_flag(here, HardEvent::M_MTE1, TABLE_FLAG);
+    } else {
+      emit_mmad(here, into.address, a, b, number<A>(), rows, n, k, (starts ? mode::INIT : 0) | align);
+    }
     if (rows * n < MMAD_BARRIER) emit_pipe_barrier(here, pipe::M);
     set_flag(here, HardEvent::M_MTE1, half_);
   }
@@ -382,21 +401,47 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     load_fractals<T>(here, space, dst, panel, from.turns, line - first, lines, k_at - k_first, k);
   }
 
-  void begin_with_bias(Here here, const Problem& p, int64_t owner, int64_t n_at, int64_t rows, int64_t n,
-                       const AscendC::LocalTensor<Sum<A>>& into) {
-    if (std::is_same_v<A, int8_t>) refuse(here, "SetBias of products of int8_t is not modelled");
+  // The biases of a block's columns, through L1 to the bias table, which the last block that began with it has left; 0
+  // for those that are multiplied and no one's.
+  void load_bias(Here here, const Problem& p, int64_t n_at, int64_t n, int64_t columns) {
     if (!t_.isBias) refuse(here, "TCubeTiling isBias must be 1 where SetBias is called");
-    Stored<Bias> row;
-    row.gm = p.bias;
-    row.turns = true;
-    row.rows = 1;
-    row.columns = p.n;
-    const auto& panel = bias_.get(here, row, owner, p.version, 0, 1, n_at, n);
-    take_half(here);
-    emit_fill(here, space::L0A, half_ * control->l0a_bytes / 2, moved<Bias>(), 1,
-              parts(rows, 16) * (sizeof(Bias) == 4 ? 2 : 1), 0, bits_of(Bias(1.0f)));
-    load_fractals<Bias>(here, space::L0B, half_ * control->l0b_bytes / 2, panel, true, 0, n, 0, 1);
-    multiply<Bias>(here, into, rows, n, 1, true);
+    if constexpr (std::is_same_v<Bias, bfloat16_t>) {
+      refuse(here, "SetBias of bfloat16_t is not modelled: the bias table takes float, half and int32_t");
+    } else {
+      AscendC::LocalTensor<Bias> row = bias_.template AllocTensor<Bias>(here);
+      AscendC::Nd2NzParams one_row(1, 1, uint16_t(n), 0, uint32_t(n), 1, 1, 0);
+      AscendC::DataCopy(row, p.bias[uint64_t(n_at)], one_row, here);
+      int64_t end = up(n * int64_t(sizeof(Bias)), 32), all = up(columns * int64_t(sizeof(Bias)), 64);
+      if (end < all) emit_fill(here, space::L1, row.address + end, moved<Bias>(), 1, (all - end) / 32, 0, 0);
+      bias_.EnQue(row, here);
+      row = bias_.template DeQue<Bias>(here);
+      AscendC::LocalTensor<Sum<A>> table = table_.template Get<Sum<A>>(here);
+      wait_flag(here, HardEvent::M_MTE1, TABLE_FLAG);
+      AscendC::DataCopy(table, row, AscendC::DataCopyParams(1, uint16_t(all / 64), 0, 0), here);
+      bias_.FreeTensor(row, here);
+      set_flag(here, HardEvent::MTE1_M, TABLE_FLAG);
+    }
+  }
+
+  // The words of a block's columns in L1, for the Fixpipe behind it.
+  AscendC::LocalTensor<uint64_t> load_words(Here here, const Problem& p, int64_t n_at, int64_t n) {
+    AscendC::TPipe& pipe = *AscendC::GetTPipePtr();
+    if (!has_words_) pipe.InitBuffer(words_, uint32_t(t_.baseN * 8), here);
+    has_words_ = true;
+    auto after = [&](HardEvent event) {
+      int id = pipe.take_event(here, event);
+      set_flag(here, event, id);
+      wait_flag(here, event, id);
+      pipe.give_event(event, id);
+    };
+    AscendC::LocalTensor<int32_t> halves = words_.template Get<int32_t>(here);
+    AscendC::GlobalTensor<int32_t> words;
+    words.SetGlobalBuffer((__gm__ int32_t*)p.words.GetPhyAddr());
+    after(HardEvent::FIX_MTE2);  // the Fixpipe before has read what it needs
+    AscendC::Nd2NzParams one_row(1, 1, uint16_t(2 * n), 0, uint32_t(2 * n), 1, 1, 0);
+    AscendC::DataCopy(halves, words[uint64_t(2 * n_at)], one_row, here);
+    after(HardEvent::MTE2_FIX);
+    return halves.template ReinterpretCast<uint64_t>();
   }
 };
 }  // namespace npusim

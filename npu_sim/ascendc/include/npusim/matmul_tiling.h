@@ -85,7 +85,7 @@ class MatmulApiTiling {
     int64_t widest = base_m > base_n ? base_m : base_n;
     int64_t base_k = fix_k > 0 ? fix_k : least(L0_BYTES / 2 / (widest * item) / unit * unit, up(k, unit));
     if (base_k <= 0 || widest * base_k * item * 2 > L0_BYTES || base_m * base_n * 4 > l0c_bytes) return -1;
-    int64_t k_steps = parts(k, base_k), line = base_k * (base_m + base_n) * item, free = l1_bytes - bias * 64 * base_n;
+    int64_t k_steps = parts(k, base_k), line = base_k * (base_m + base_n) * item, free = l1_bytes - bias * 4 * base_n;
     int64_t step = least(free / (2 * line), k_steps);
     if (step < 1 && free < line) return -1;
     int64_t buffers = step < 1 || step == k_steps ? 1 : 2;
@@ -100,7 +100,7 @@ class MatmulApiTiling {
     t.iterateOrder = order(m, n, base_m, base_n, step == k_steps);
     t.dbL0A = t.dbL0B = 2;
     t.dbL0C = base_m * base_n * 8 <= l0c_bytes ? 2 : 1;
-    t.shareL1Size = int32_t(buffers * step * line + bias * 64 * base_n);
+    t.shareL1Size = int32_t(buffers * step * line + bias * 4 * base_n);
     t.shareL0CSize = int32_t(base_m * base_n * 4 * t.dbL0C);
     t.batchM = t.batchN = t.singleBatchM = t.singleBatchN = 1;
     return 0;

@@ -26,6 +26,15 @@ constexpr int MAX_BLOCKS = 64;
 constexpr int POSITION_BITS = 5;
 constexpr int64_t SCRATCH = (1 << POSITION_BITS) - 1;
 
+// What a call takes of a buffer for itself.
+inline void borrow(Here here, int64_t in, int64_t address, int64_t bytes) {
+  note_buffer(SCRATCH);
+  emit_alloc_tensor(here, in, address, bytes, SCRATCH);
+}
+inline void give_back(Here here, int64_t in, int64_t address, int64_t bytes) {
+  emit_free_tensor(here, in, address, bytes, SCRATCH);
+}
+
 struct Block {
   int64_t space = 0, address = 0, bytes = 0, number = 0;
   TPosition position = TPosition::MAX;
@@ -183,7 +192,7 @@ class TPipe {
 
  private:
   static constexpr int PRESET = 3;  // of M_MTE1, on a Cube core: L0 that kernels double by hand, and the bias table
-  int64_t top[8] = {};
+  int64_t top[npusim::SPACES] = {};
   int block_count = 0, numbers = 0;
   uint8_t events[int(HardEvent::MAX)] = {};
   bool is_open = false, has_preset = false;

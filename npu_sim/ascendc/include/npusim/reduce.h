@@ -62,7 +62,7 @@ inline void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src
   WholeReduceSum<T, set_mask>(dst, src, mask, repeats, dst_step, src_block, src_step, here);
 }
 
-#define NPUSIM_EXTREME(Mask, Name, name)                                                                             \
+#define NPUSIM_EXTREME(Mask, Name, name, is_least)                                                                             \
   template <class T, bool set_mask = true>                                                                           \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, Mask mask, const int32_t repeats,           \
                    const int32_t dst_step, const int32_t src_block, const int32_t src_step,                          \
@@ -72,17 +72,19 @@ inline void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src
     npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src, #Name), npusim::number<T>(), \
                         int64_t(order), repeats, dst_step, src_block, src_step);                                     \
     bool has_both = order == ReduceOrder::ORDER_VALUE_INDEX || order == ReduceOrder::ORDER_INDEX_VALUE;              \
-    int64_t last = dst.address + int64_t(repeats - 1) * dst_step * 2 * int64_t(sizeof(T));                           \
-    npusim::self->extreme = {has_both && repeats > 0 ? last : -1, order == ReduceOrder::ORDER_INDEX_VALUE};          \
+    int64_t lanes = 256 / sizeof(T), counted = (int64_t(npusim::self->mask_low) + lanes - 1) / lanes;                \
+    int64_t all = npusim::self->counts ? counted : repeats;                                                          \
+    npusim::self->extreme = {has_both && all > 0 ? dst.address : -1, all, dst_step * 2 * int64_t(sizeof(T)),         \
+                             order == ReduceOrder::ORDER_INDEX_VALUE, is_least};        \
   }
-#define NPUSIM_EXTREMES(Name, name)          \
-  NPUSIM_EXTREME(int32_t, Name, name)        \
-  NPUSIM_EXTREME(const uint64_t*, Name, name)
+#define NPUSIM_EXTREMES(Name, name, is_least)          \
+  NPUSIM_EXTREME(int32_t, Name, name, is_least)        \
+  NPUSIM_EXTREME(const uint64_t*, Name, name, is_least)
 #ifdef NPUSIM_HAS_WHOLE_REDUCE_MAX_MASKED
-NPUSIM_EXTREMES(WholeReduceMax, whole_reduce_max_masked)
+NPUSIM_EXTREMES(WholeReduceMax, whole_reduce_max_masked, false)
 #endif
 #ifdef NPUSIM_HAS_WHOLE_REDUCE_MIN
-NPUSIM_EXTREMES(WholeReduceMin, whole_reduce_min)
+NPUSIM_EXTREMES(WholeReduceMin, whole_reduce_min, true)
 #endif
 
 // The newer names, by what is done; T and U are one type here. Those of units are as those of repeats: the mask before the repeats.

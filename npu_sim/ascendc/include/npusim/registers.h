@@ -39,19 +39,29 @@ template <class T> inline T GetAccVal(Here = Here::now()) {
 }
 template <class T> inline T GetReduceRepeatSumSpr(Here here = Here::now()) { return GetAccVal<T>(here); }
 
-// Value and index of the last repeat of the last WholeReduceMax or WholeReduceMin, from where it wrote them: ASSUMED that
-// these are what the register holds.
+// The extreme of all repeats of the last WholeReduceMax or WholeReduceMin, the first of equal ones, and where it is among
+// the elements of repeats that lie side by side. Taken from where the results of the repeats are, which must not be
+// overwritten before: ASSUMED that nobody asks so late, since a device has it in a register.
 template <class T> inline void GetReduceRepeatMaxMinSpr(T& value, T& index, Here here = Here::now()) {
   if (!npusim::has_vector()) return;
   const auto& last = npusim::self->extreme;
   if (last.address < 0)
     npusim::refuse(here, "GetReduceRepeatMaxMinSpr must come behind a WholeReduceMax or WholeReduceMin that writes values "
                          "and indices");
-  T pair[2];
-  memcpy((void*)pair, npusim::settled(here, npusim::space::UB, last.address, sizeof pair), sizeof pair);
-  npusim::emit_scalar_load(here, npusim::space::UB, last.address, npusim::moved<T>(), -1);
-  value = pair[last.index_first];
-  index = pair[!last.index_first];
+  npusim::hand_flag(here, npusim::pipe::V, npusim::pipe::S);
+  using Index = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
+  Index place = 0, own;
+  for (int64_t i = 0; i < last.repeats; i++) {
+    T pair[2];
+    int64_t at = last.address + i * last.step;
+    memcpy((void*)pair, npusim::settled(here, npusim::space::UB, at, sizeof pair), sizeof pair);
+    T one = pair[last.index_first];
+    memcpy(&own, (const void*)&pair[!last.index_first], sizeof own);
+    if (i && !(last.is_least ? float(one) < float(value) : float(one) > float(value))) continue;
+    value = one;
+    place = Index(i * (256 / int64_t(sizeof(T))) + own);
+  }
+  memcpy((void*)&index, &place, sizeof place);
 }
 template <class T> inline void GetReduceRepeatMaxMinSpr(T& value, Here here = Here::now()) {
   T index;

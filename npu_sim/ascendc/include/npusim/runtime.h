@@ -41,19 +41,23 @@ constexpr int UNIT_TILES = 4;
 struct Registers {
   void* pipe = nullptr;
   FeatureMap maps[2];
-  bool counts = false;  // SetMaskCount
+  bool counts = false;         // SetMaskCount
+  uint64_t mask_low = ~0ull;  // that was set last
   int64_t comparison = -1;  // where the bits of CmpMask are
   void (*at_end)() = nullptr;
-  // What ReduceSum left, where the last extreme is, what casts scale by.
+  // What ReduceSum left, where the last extremes of repeats are, what casts scale by.
   uint64_t sum = 0;
   struct {
-    int64_t address = -1;
-    bool index_first = false;
+    int64_t address = -1, repeats = 0, step = 0;
+    bool index_first = false, is_least = false;
   } extreme;
+  uint16_t merged[4] = {};  // pairs that the last MrgSort took of each list
   float scale = __builtin_nanf("");
   UnitTile tiles[UNIT_TILES];
   // Of SetFixpipeNz2ndFlag.
   uint16_t matrices = 1, src_matrix = 0, dst_matrix = 0;
+  uint64_t quantisation = 0;  // of SetFixpipePreQuantFlag
+  int64_t scales = -1;        // in the Fixpipe buffer, of SetFixPipeConfig
   // Of SetPadValue.
   bool pads = false;
   int64_t pad_bits = 0;
@@ -193,6 +197,14 @@ inline void refuse(Here here, const char* format, ...) {
   va_end(arguments);
   hand_over(Status::REFUSED, here.line ? site_of(here) : self ? self->last_site : 0);
   _exit(3);
+}
+
+// Notes that a copy moves less than it was asked to, once for each place.
+inline void note_cut(Here here, int64_t count, int64_t item, int64_t unit) {
+  int64_t site = site_of(here), known = control->cut_count;
+  for (int64_t i = 0; i < known; i++)
+    if (control->cuts[i].site == site) return;
+  if (known < MAX_CUTS) control->cuts[control->cut_count++] = {site, self->index, count, item, unit};
 }
 
 inline void misfit(Here here, const char* api, const char* field, int bits, int64_t value) {

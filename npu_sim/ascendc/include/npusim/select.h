@@ -10,11 +10,8 @@ constexpr int64_t TEMPORARY_BYTES = 8192, REGISTER_BYTES = 32;
 inline int64_t temporary_area(Here here) {
   int64_t at = control->ub_bytes - TEMPORARY_BYTES;
   if (self->pipe && !self->at_end) {
-    note_buffer(SCRATCH);
-    emit_alloc_tensor(here, space::UB, at, TEMPORARY_BYTES, SCRATCH);
-    self->at_end = [] {
-      emit_free_tensor(Here{"", 0}, space::UB, control->ub_bytes - TEMPORARY_BYTES, TEMPORARY_BYTES, SCRATCH);
-    };
+    borrow(here, space::UB, at, TEMPORARY_BYTES);
+    self->at_end = [] { give_back(Here{"", 0}, space::UB, control->ub_bytes - TEMPORARY_BYTES, TEMPORARY_BYTES); };
   }
   return at;
 }

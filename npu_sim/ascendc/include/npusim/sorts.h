@@ -20,7 +20,7 @@ template <class T, bool suspends = false>
 inline void MrgSort(const LocalTensor<T>& dst, const MrgSortSrcList<T>& lists, const uint16_t lengths[4],
                     uint32_t sorted[4], uint16_t valid, const int32_t repeats, Here here = Here::now()) {
   MrgSort(dst, lists, MrgSort4Info(lengths, suspends, valid, uint16_t(repeats)), here);
-  for (int i = 0; i < 4; i++) sorted[i] = valid >> i & 1 ? lengths[i] : 0;
+  for (int i = 0; i < 4; i++) sorted[i] = npusim::self->merged[i];
 }
 
 // On A2 and A3 scores and indices stay apart until they are sorted.
@@ -40,9 +40,7 @@ inline void Sort(const LocalTensor<T>& dst, const LocalTensor<T>& scores, const 
            repeats - first < 255 ? repeats - first : 255, here);
   npusim::barrier(here, npusim::pipe::V);
   if constexpr (is_full) {
-    uint32_t pairs = uint32_t(repeats) * 32, bytes = pairs * 8;
-    if (repeats > 1 && temporary.bytes < bytes)
-      npusim::refuse(here, "Sort must be given a temporary tensor of %u bytes, not %u", bytes, temporary.bytes);
+    uint32_t pairs = uint32_t(repeats) * 32;
     for (uint32_t length = 32; length < pairs; length *= 4) {
       if (length > npusim::LONGEST_LIST) npusim::refuse(here, "Sort must merge lists of at most 4095 elements");
       DataCopy(temporary, dst, pairs * pair, here);

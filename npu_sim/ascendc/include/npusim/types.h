@@ -154,6 +154,8 @@ constexpr int64_t space_of(TPosition position) {
     case TPosition::A2: return space::L0A;
     case TPosition::B2: return space::L0B;
     case TPosition::CO1: return space::L0C;
+    case TPosition::C2: return is_split ? space::BT : space::NONE;
+    case TPosition::C2PIPE2GM: return is_split ? space::FB : space::NONE;
     case TPosition::C1: return is_split ? space::L1 : space::UB;
     case TPosition::CO2: return is_split ? space::GM : space::UB;
     case TPosition::VECIN: case TPosition::VECOUT: case TPosition::VECCALC: return space::UB;
@@ -173,13 +175,15 @@ inline int64_t capacity_of(int64_t in_space) {
     case space::L0B: return control->l0b_bytes;
     case space::L0C: return control->l0c_bytes;
     case space::UB: return control->ub_bytes;
+    case space::BT: return control->bt_bytes;
+    case space::FB: return control->fb_bytes;
     default: return 0;
   }
 }
 
 inline const char* space_name(int64_t in_space) {
-  constexpr const char* names[] = {"no buffer", "GM", "L1", "L0A", "L0B", "L0C", "UB"};
-  return in_space < 7 ? names[in_space] : "a table";
+  constexpr const char* names[] = {"no buffer", "GM", "L1", "L0A", "L0B", "L0C", "UB", "BT", "FB"};
+  return names[in_space];
 }
 
 // The element type of a row: of what is moved any type of the size, of what is computed with the type itself.

@@ -133,8 +133,7 @@ inline void InitGlobalMemory(GlobalTensor<T>& target, const uint64_t size, const
   uint64_t room = scratch.bytes / 32 * 32 / sizeof(T);
   if (!room && size) npusim::refuse(here, "InitGlobalMemory must find free bytes in UB");
   if (room > 32768 / sizeof(T)) room = 32768 / sizeof(T);
-  npusim::note_buffer(npusim::SCRATCH);
-  npusim::emit_alloc_tensor(here, scratch.space(), scratch.address, int64_t(room * sizeof(T)), npusim::SCRATCH);
+  npusim::borrow(here, scratch.space(), scratch.address, int64_t(room * sizeof(T)));
   Duplicate(scratch, value, int32_t(size < room ? size : room), here);
   int event = owner->FetchEventID(HardEvent::V_MTE3);
   npusim::set_flag(here, HardEvent::V_MTE3, event);
@@ -146,7 +145,7 @@ inline void InitGlobalMemory(GlobalTensor<T>& target, const uint64_t size, const
   event = owner->FetchEventID(HardEvent::MTE3_V);
   npusim::set_flag(here, HardEvent::MTE3_V, event);
   npusim::wait_flag(here, HardEvent::MTE3_V, event);
-  npusim::emit_free_tensor(here, scratch.space(), scratch.address, int64_t(room * sizeof(T)), npusim::SCRATCH);
+  npusim::give_back(here, scratch.space(), scratch.address, int64_t(room * sizeof(T)));
 }
 template <class T>
 inline void InitOutput(GlobalTensor<T> target, uint32_t size, T value = 0, Here here = Here::now()) {
