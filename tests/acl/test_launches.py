@@ -55,6 +55,15 @@ def test_example_adds_and_is_checked(example, started):
     assert "critical path" in done.stderr
 
 
+def test_program_without_an_end_reports_before_its_libraries_are_taken_down(sdk, started, tmp_path):
+    made = tmp_path / "unfinished"
+    assert main(["cc", str(PROGRAMS / "unfinished.asc"), "-o", str(made)]) == 0
+    # nothing is compiled yet, so the report compiles while the program exits
+    done = started(made, NPU_SIM_CHECK="1", NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    assert (done.returncode, done.stdout) == (0, "6\n")
+    assert ": 0 findings" in done.stderr
+
+
 def test_example_is_for_the_product_it_was_compiled_for(example, started):
     done = started(example, NPU_SIM_PRODUCT="310p")
     assert (done.returncode, done.stdout) == (1, "")
