@@ -1,17 +1,42 @@
 // The macros of host sources that define a tiling, as the plain structures that a kernel reads.
 //
 // Members lie in the order of their definition, each at a multiple of its own size; the whole is padded to 8 bytes.
+// What a host writes into a buffer is the structure itself, so that a kernel finds each member where it is here.
 // ASSUMED of structures inside others: that they begin at multiples of 8 too.
 #pragma once
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 
-#define BEGIN_TILING_DATA_DEF(name) struct alignas(8) name {
+namespace npusim {
+// A host that goes on with half a tiling would make its kernel's error.
+inline void save_tiling(const char* name, void* buffer, size_t room, const void* tiling, size_t bytes) {
+  if (!buffer || room < bytes) {
+    fprintf(stderr, "SaveToBuffer of %s must be given a buffer of at least %zu bytes, not %zu\n", name, bytes,
+            buffer ? room : size_t(0));
+    abort();
+  }
+  memcpy(buffer, tiling, bytes);
+}
+}  // namespace npusim
+
+#define BEGIN_TILING_DATA_DEF(name)                                   \
+  struct alignas(8) name {                                            \
+    size_t GetDataSize() const { return sizeof(*this); }              \
+    void SaveToBuffer(void* buffer, size_t room) const {              \
+      npusim::save_tiling(#name, buffer, room, this, sizeof(*this));  \
+    }
 #define TILING_DATA_FIELD_DEF(type, field)        \
   type field;                                     \
   void set_##field(type value) { field = value; } \
   type get_##field() const { return field; }      \
   static_assert(true, "takes the semicolon behind it")
-#define TILING_DATA_FIELD_DEF_ARR(type, count, field) type field[count]
+#define TILING_DATA_FIELD_DEF_ARR(type, count, field)                              \
+  type field[count];                                                               \
+  void set_##field(const type* values) { memcpy(field, values, sizeof(field)); }   \
+  const type* get_##field() const { return field; }                                \
+  static_assert(true, "takes the semicolon behind it")
 #define TILING_DATA_FIELD_DEF_STRUCT(type, field) type field
 #define END_TILING_DATA_DEF }
 #define REGISTER_TILING_DATA_CLASS(op, name)

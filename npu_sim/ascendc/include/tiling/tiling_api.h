@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "npusim/checked_copies.h"
 #include "npusim/matmul_tiling.h"
 #include "npusim/temporary_sizes.h"
 #include "register/tilingdata_base.h"

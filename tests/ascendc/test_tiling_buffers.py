@@ -1,0 +1,76 @@
+"""Tilings that host code writes into buffers, and the checked copies that it moves them with."""
+
+from __future__ import annotations
+
+import subprocess
+
+import numpy as np
+import pytest
+
+from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
+from tests.ascendc.compiler import require_compiler
+
+compiler = require_compiler()
+
+HOST = """
+#include <cstdio>
+#include "tiling/tiling_api.h"
+namespace optiling {
+BEGIN_TILING_DATA_DEF(Part)
+  TILING_DATA_FIELD_DEF(uint8_t, shift);
+END_TILING_DATA_DEF;
+REGISTER_TILING_DATA_CLASS(PartOp, Part)
+BEGIN_TILING_DATA_DEF(Whole)
+  TILING_DATA_FIELD_DEF(uint16_t, few);
+  TILING_DATA_FIELD_DEF(float, scale);
+  TILING_DATA_FIELD_DEF_ARR(uint32_t, 3, parts);
+  TILING_DATA_FIELD_DEF_STRUCT(Part, part);
+  TILING_DATA_FIELD_DEF_STRUCT(SoftMaxTiling, rows);
+END_TILING_DATA_DEF;
+REGISTER_TILING_DATA_CLASS(WholeOp, Whole)
+}
+int main(int count, char**) {
+  optiling::Whole tiling{};
+  uint32_t parts[] = {5, 6, 7};
+  tiling.set_few(3); tiling.set_scale(0.25f); tiling.set_parts(parts); tiling.part.set_shift(9);
+  tiling.rows.srcM = 11;
+  uint8_t buffer[256], copy[256];
+  tiling.SaveToBuffer(buffer, count == 1 ? sizeof(optiling::Whole) : 16);
+  if (memset_s(copy, sizeof copy, 0, sizeof copy) != EOK) return 2;
+  if (memcpy_s(copy, sizeof copy, buffer, tiling.GetDataSize()) != EOK) return 3;
+  if (memcpy_s(copy + 248, 8, buffer, 9) == EOK || copy[248]) return 4;
+  if (memset_s(copy + 240, 8, 1, 9) == EOK || copy[247] != 1 || copy[248]) return 5;
+  fwrite(copy, 1, tiling.GetDataSize(), stdout);
+}
+"""
+WHOLE = np.dtype(
+    {
+        "names": ["few", "scale", "parts", "shift", "rows"],
+        "formats": ["u2", "f4", ("u4", 3), "u1", ("u4", 16)],
+        "offsets": [0, 4, 8, 24, 32],
+        "itemsize": 96,
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("host")
+    path, program = folder / "host.cpp", folder / "host"
+    path.write_text(HOST)
+    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
+    return program
+
+
+def test_a_buffer_holds_the_structure(host):
+    run = subprocess.run([str(host)], capture_output=True, check=True)
+    tiling = np.frombuffer(run.stdout, WHOLE)[0]
+    assert len(run.stdout) == WHOLE.itemsize
+    assert (tiling["few"], tiling["scale"], tiling["shift"], tiling["rows"][0]) == (3, 0.25, 9, 11)
+    assert tiling["parts"].tolist() == [5, 6, 7]
+
+
+def test_a_buffer_that_is_too_small_ends_the_host(host):
+    run = subprocess.run([str(host), "small"], capture_output=True, text=True, check=False)
+    assert run.returncode < 0
+    assert "SaveToBuffer of Whole must be given a buffer of at least 96 bytes, not 16" in run.stderr
