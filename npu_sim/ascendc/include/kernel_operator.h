@@ -4,6 +4,7 @@
 #include "npusim/registers.h"
 #include "npusim/library.h"
 #include "npusim/patterns.h"
+#include "npusim/softmax.h"
 #include "npusim/sorts.h"
 #include "npusim/lists.h"
 #include "npusim/system.h"

@@ -25,6 +25,8 @@ struct alignas(8) SoftMaxTiling {
   uint32_t reduceM, reduceK, reduceSize, rangeM, tailM, tailSplitSize, tailReduceSize;
 };
 static_assert(sizeof(SoftMaxTiling) == 16 * sizeof(uint32_t), "SoftMaxTiling");
+// ASSUMED to have the members of SoftMaxTiling: its functions fill it in and read it alone.
+struct LogSoftMaxTiling : SoftMaxTiling {};
 
 // Of the class Conv3DBackpropFilter; extents in elements, cin1G and cout1G in blocks of channelSize, steps in base blocks.
 struct TConv3DBpFilterTiling {

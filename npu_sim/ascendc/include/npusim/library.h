@@ -1,4 +1,4 @@
-// Functions of the library on rows of a matrix in UB: SoftMax, Sum, Mean, Broadcast.
+// Functions of the library on rows of a matrix in UB: Sum, Mean, Broadcast; what functions of rows share.
 //
 // ASSUMED of bits: a row is folded lane by lane over repeats of 256 bytes, and the last repeat is reduced as a tree.
 #pragma once
@@ -13,14 +13,6 @@ struct SumParams {
 struct MeanParams {
   uint32_t outter = 1, inner = 0, n = 0;
 };
-struct SoftMaxShapeInfo {
-  uint32_t srcM = 0, srcK = 0, oriSrcM = 0, oriSrcK = 0;
-};
-struct SoftmaxConfig {
-  bool isCheckTiling = true;
-  uint32_t oriSrcM = 0, oriSrcK = 0;
-};
-inline constexpr SoftmaxConfig SOFTMAX_DEFAULT_CFG = {};
 }  // namespace AscendC
 
 namespace npusim {
@@ -61,63 +53,6 @@ inline void with_block(Here here, const LocalTensor<float>& row, const LocalTens
     at += left < 64 ? left : repeats * 64;
   }
   barrier(here, pipe::V);
-}
-
-// Rows of `rows` by `pitch` elements, of which `count` are meant; the blocks of `sum` and `max` get a row's value each.
-template <class T, class U>
-inline void softmax(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
-                    const LocalTensor<U>* sum, const LocalTensor<U>* max, const LocalTensor<T>& src, int64_t rows,
-                    int64_t pitch, int64_t count) {
-  static_assert(std::is_same_v<T, half> || std::is_same_v<T, float>, "SoftMax is of half and float");
-  if (!has_vector()) return;
-  if (rows <= 0 || count <= 0 || count > pitch || pitch * int64_t(sizeof(T)) % 32)
-    refuse(here, "%s must be of rows of whole blocks, not %lld x %lld of %lld elements", call, (long long)rows,
-           (long long)count, (long long)pitch);
-  int64_t row_bytes = up(count * 4, 256), needed = row_bytes + 256 + 64;
-  constexpr int32_t copies = 32 / sizeof(U);  // of a value, in a block of its type
-  Temporary room(here, call, given);
-  if (room.bytes() < needed)
-    refuse(here, "%s must be given a temporary buffer of at least %lld bytes, not %lld", call, (long long)needed,
-           (long long)room.bytes());
-  room.take(needed);
-  LocalTensor<float> wide = room.part<float>(0, row_bytes), lanes = room.part<float>(row_bytes, 256);
-  LocalTensor<float> block = room.part<float>(row_bytes + 256, 64);
-  auto keep = [&](const LocalTensor<U>& to, int64_t row) {  // a block of 32 bytes
-    if constexpr (std::is_same_v<U, float>) AscendC::Adds(to[uint32_t(row * copies)], block, 0.0f, copies, here);
-    else AscendC::Cast(to[uint32_t(row * copies)], block, AscendC::RoundMode::CAST_RINT, copies, here);
-    barrier(here, pipe::V);
-  };
-  for (int64_t row = 0; row < rows; row++) {
-    const LocalTensor<T> from = src[uint32_t(row * pitch)], to = dst[uint32_t(row * pitch)];
-    if constexpr (sizeof(T) == 2) AscendC::Cast(wide, from, AscendC::RoundMode::CAST_NONE, uint32_t(count), here);
-    else AscendC::Adds(wide, from, 0.0f, int32_t(count), here);
-    barrier(here, pipe::V);
-    fold(here, lanes, wide, count, -__builtin_inff(), [&](auto&& into, auto&& part, int32_t n) {
-      AscendC::Max(into, into, part, n, here);
-    });
-    AscendC::WholeReduceMax(block, lanes, 64, copies, 1, 1, 0, AscendC::ReduceOrder::ORDER_ONLY_VALUE, here);
-    barrier(here, pipe::V);
-    if (max) keep(*max, row);
-    with_block(here, wide, block, count, [&](auto&&... operands) { AscendC::Sub(operands..., here); });
-    AscendC::Exp(wide, wide, int32_t(count), here);
-    barrier(here, pipe::V);
-    fold_sum(here, lanes, wide, count);
-    sums_of(here, block, lanes, copies, 0);
-    if (sum) keep(*sum, row);
-    with_block(here, wide, block, count, [&](auto&&... operands) { AscendC::Div(operands..., here); });
-    if constexpr (sizeof(T) == 2) AscendC::Cast(to, wide, AscendC::RoundMode::CAST_RINT, uint32_t(count), here);
-    else AscendC::Adds(to, wide, 0.0f, int32_t(count), here);
-    barrier(here, pipe::V);
-  }
-  AscendC::ResetMask(here);
-}
-
-// Rows, their pitch and the elements that are meant: of the call, else of the tiling.
-inline void softmax_shape(const SoftMaxTiling& tiling, const AscendC::SoftMaxShapeInfo& info, int64_t& rows,
-                          int64_t& pitch, int64_t& count) {
-  rows = info.srcM ? info.srcM : tiling.srcM;
-  pitch = info.srcK ? info.srcK : tiling.srcK;
-  count = info.oriSrcK ? info.oriSrcK : pitch;
 }
 
 template <class T>
@@ -209,28 +144,6 @@ inline void broadcast(Here here, const LocalTensor<uint8_t>* given, const LocalT
 }  // namespace npusim
 
 namespace AscendC {
-
-#define NPUSIM_SOFTMAX_WITH(Name, PARAMETER, given)                                                                  \
-  template <class T, bool reuse = false, bool basic = false, bool nz = false,                                       \
-            const SoftmaxConfig& config = SOFTMAX_DEFAULT_CFG, class U>                                             \
-  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& sum, const LocalTensor<U>& max,                 \
-                   const LocalTensor<T>& src, PARAMETER const SoftMaxTiling& tiling,                                \
-                   const SoftMaxShapeInfo& info = {}, Here here = Here::now()) {                                    \
-    static_assert(!nz, "SoftMax of fractals is not modelled");                                                      \
-    int64_t rows, pitch, count;                                                                                     \
-    npusim::softmax_shape(tiling, info, rows, pitch, count);                                                        \
-    npusim::softmax<T, U>(here, #Name, given, dst, &sum, &max, src, rows, pitch, count);                            \
-  }                                                                                                                  \
-  template <class T, bool reuse = false, bool basic = false, const SoftmaxConfig& config = SOFTMAX_DEFAULT_CFG>     \
-  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, PARAMETER const SoftMaxTiling& tiling,     \
-                   const SoftMaxShapeInfo& info = {}, Here here = Here::now()) {                                    \
-    int64_t rows, pitch, count;                                                                                     \
-    npusim::softmax_shape(tiling, info, rows, pitch, count);                                                        \
-    npusim::softmax<T, float>(here, #Name, given, dst, nullptr, nullptr, src, rows, pitch, count);                  \
-  }
-#define NPUSIM_GIVEN const LocalTensor<uint8_t>& temporary,
-NPUSIM_SOFTMAX_WITH(SoftMax, NPUSIM_GIVEN, &temporary)
-NPUSIM_SOFTMAX_WITH(SoftMax, , nullptr)
 
 #define NPUSIM_ROW_SUM(Name, Params, means)                                                                          \
   template <class T, auto... options>                                                                                \

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernel_tiling/kernel_tiling.h"
+#include "npusim/rooms.h"
 
 namespace AscendC {
 
@@ -31,6 +32,7 @@ class TensorShape {
 };
 
 namespace tiling {
+using ::LogSoftMaxTiling;
 using ::SoftMaxTiling;
 using ::TCubeTiling;
 }  // namespace tiling
@@ -117,13 +119,24 @@ inline void GetMeanMaxMinTmpSize(const uint32_t count, const uint32_t type_size,
   GetSumMaxMinTmpSize(count, type_size, reuses, most, least);
 }
 
-// A row of floats, its last repeat and a block.
-inline uint32_t GetSoftMaxMinTmpSize(const TensorShape& shape, const uint32_t, const bool) {
-  return uint32_t((shape.GetDim(shape.GetDimNum() - 1) * 4 + 255) / 256 * 256 + 256 + 64);
-}
-inline uint32_t GetSoftMaxMaxTmpSize(const TensorShape& shape, const uint32_t type_size, const bool reuses) {
-  return GetSoftMaxMinTmpSize(shape, type_size, reuses);
-}
+// None of these functions gains by more than one row's room.
+#define NPUSIM_ROW_SIZES(Name, bytes, ...)                                                    \
+  inline uint32_t Get##Name##MinTmpSize(const TensorShape& shape, __VA_ARGS__) {              \
+    int64_t count = shape.GetDim(shape.GetDimNum() - 1);                                      \
+    return uint32_t(bytes);                                                                   \
+  }                                                                                           \
+  inline uint32_t Get##Name##MaxTmpSize(const TensorShape& shape, __VA_ARGS__) {              \
+    int64_t count = shape.GetDim(shape.GetDimNum() - 1);                                      \
+    return uint32_t(bytes);                                                                   \
+  }
+NPUSIM_ROW_SIZES(SoftMax, npusim::softmax_bytes(count, 1), const uint32_t, const bool)
+NPUSIM_ROW_SIZES(LogSoftMax, npusim::softmax_bytes(count, 1), const uint32_t, const bool)
+NPUSIM_ROW_SIZES(SoftMaxFlashV2, npusim::softmax_bytes(count, 4), const uint32_t, const uint32_t, const bool,
+                 const bool = false, const bool = false)
+NPUSIM_ROW_SIZES(SoftMaxGrad, npusim::softmax_grad_bytes(count, type_size), const uint32_t type_size, const bool,
+                 const bool)
+#undef NPUSIM_ROW_SIZES
+
 // Rows by rows: of this SoftMax takes the sizes of the matrix.
 inline void SoftMaxTilingFunc(const TensorShape& shape, const uint32_t type_size, const uint32_t room,
                               ::SoftMaxTiling& tiling) {
@@ -132,5 +145,18 @@ inline void SoftMaxTilingFunc(const TensorShape& shape, const uint32_t type_size
   fit = fit < 1 ? 1 : fit > rows ? rows : fit;
   tiling = {rows, columns, rows * columns, rows, block, rows * block, fit, columns, fit * columns,
             fit, block, fit * block, rows / fit, rows % fit, rows % fit * columns, rows % fit * block};
+}
+inline void LogSoftMaxTilingFunc(const TensorShape& shape, const uint32_t type_size, const uint32_t room,
+                                 ::LogSoftMaxTiling& tiling) {
+  SoftMaxTilingFunc(shape, type_size, room, tiling);
+}
+inline void SoftMaxFlashV2TilingFunc(const TensorShape& shape, const uint32_t type_size, const uint32_t,
+                                     const uint32_t room, ::SoftMaxTiling& tiling, const bool, const bool = false,
+                                     const bool = false) {
+  SoftMaxTilingFunc(shape, type_size, room, tiling);
+}
+inline void SoftMaxGradTilingFunc(const TensorShape& shape, const uint32_t type_size, const uint32_t room,
+                                  ::SoftMaxTiling& tiling, const bool = false) {
+  SoftMaxTilingFunc(shape, type_size, room, tiling);
 }
 }  // namespace AscendC
