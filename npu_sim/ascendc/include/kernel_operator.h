@@ -3,6 +3,7 @@
 #include "npusim/cube.h"
 #include "npusim/registers.h"
 #include "npusim/library.h"
+#include "npusim/norms.h"
 #include "npusim/patterns.h"
 #include "npusim/softmax.h"
 #include "npusim/sorts.h"

@@ -28,6 +28,51 @@ static_assert(sizeof(SoftMaxTiling) == 16 * sizeof(uint32_t), "SoftMaxTiling");
 // ASSUMED to have the members of SoftMaxTiling: its functions fill it in and read it alone.
 struct LogSoftMaxTiling : SoftMaxTiling {};
 
+// Of functions that normalise rows: extents, and how vendors share out a buffer, of which only the extents are used here.
+struct alignas(8) LayerNormTiling {
+  uint32_t bLength = 0, sLength = 0, hLength = 0, originalHLength = 0, inputXSize = 0, meanVarSize = 0;
+  uint32_t numberOfTmpBuf = 0, meanTmpTensorPos = 0, meanTmpTensorSize = 0, varianceTmpTensorPos = 0;
+  uint32_t varianceTmpTensorSize = 0, tmpBufSize = 0, oneTmpSize = 0, firstTmpStartPos = 0, secondTmpStartPos = 0;
+  uint32_t thirdTmpStartPos = 0, loopRound = 0, inputRoundSize = 0, inputTailSize = 0, inputTailPos = 0;
+  uint32_t meanVarRoundSize = 0, meanVarTailSize = 0, meanVarTailPos = 0, bshCurLength = 0, bsCurLength = 0;
+  float lastDimValueBack = 0;
+};
+static_assert(sizeof(LayerNormTiling) == 26 * sizeof(uint32_t), "LayerNormTiling");
+struct alignas(8) LayerNormSeparateTiling {
+  uint32_t aLength = 0, rLength = 0, halfAddRepeatTimes = 0, rHeadLength = 0;
+  float k2Rec = 0, k2RRec = 0;
+  uint32_t inputXSize = 0, meanVarSize = 0, numberOfTmpBuf = 0, varianceTmpTensorPos = 0, varianceTmpTensorSize = 0;
+  uint32_t tmpBufSize = 0, oneTmpSize = 0, firstTmpStartPos = 0, secondTmpStartPos = 0, thirdTmpStartPos = 0;
+  uint32_t loopRound = 0, inputRoundSize = 0, inputTailSize = 0, inputTailPos = 0, meanVarRoundSize = 0;
+  uint32_t meanVarTailSize = 0, meanVarTailPos = 0, arCurLength = 0, aCurLength = 0;
+  float rValueBack = 0;
+};
+static_assert(sizeof(LayerNormSeparateTiling) == 26 * sizeof(uint32_t), "LayerNormSeparateTiling");
+struct DeepNormTiling : LayerNormTiling {};
+struct alignas(8) LayerNormGradTiling {
+  uint32_t stackBufferSize = 0, bLength = 0, sLength = 0, hLength = 0, originalHLength = 0, oneCalSize = 0;
+  uint32_t nohCalSize = 0, loopNum = 0, tailSize = 0, nohTailSize = 0, tmpTensorBSHPos = 0, tmpTensorBSHSize = 0;
+  uint32_t pdVarTensorPos = 0, pdVarTensorSize = 0, pdMeanTensorPos = 0, pdMeanTensorSize = 0, x1TensorPos = 0;
+  uint32_t x1TensorSize = 0, x2TensorPos = 0, x2TensorSize = 0, x3TensorPos = 0, x3TensorSize = 0, tmpTensorPos = 0;
+  uint32_t tmpTensorSize = 0, tmpTensor1Pos = 0, tmpTensor1Size = 0, tmpTensor2Pos = 0, tmpTensor2Size = 0;
+  uint32_t lastDimValueBack = 0, lastDimValueBackMulTwo = 0;
+};
+static_assert(sizeof(LayerNormGradTiling) == 30 * sizeof(uint32_t), "LayerNormGradTiling");
+struct alignas(8) LayerNormGradBetaTiling {
+  uint32_t stackBufferSize = 0, bLength = 0, sLength = 0, hLength = 0, originalHLength = 0, bshLength = 0, bsLength = 0;
+  uint32_t oneCalSize = 0, numberOfTmpBuf = 0, loopRound = 0, inputTailSize = 0, inputTailPos = 0, bsTailSize = 0;
+  uint32_t bshCurLength = 0, bsCurLength = 0, gammaTempTensorPos = 0, betaTempTensorPos = 0, inputDyTmpTensorPos = 0;
+  uint32_t resForGammaTmpTensorPos = 0, reserved = 0;
+};
+static_assert(sizeof(LayerNormGradBetaTiling) == 20 * sizeof(uint32_t), "LayerNormGradBetaTiling");
+struct alignas(8) RmsNormTiling {
+  uint32_t bLength = 0, sLength = 0, hLength = 0, originalHLength = 0;
+  float reciprocalOfHLength = 0;
+  uint32_t mainBshLength = 0, mainBsLength = 0, mainBsLengthAlign = 0, loopRound = 0, inputTailPos = 0;
+  uint32_t tailBshLength = 0, tailBsLength = 0;
+};
+static_assert(sizeof(RmsNormTiling) == 12 * sizeof(uint32_t), "RmsNormTiling");
+
 // Of the class Conv3DBackpropFilter; extents in elements, cin1G and cout1G in blocks of channelSize, steps in base blocks.
 struct TConv3DBpFilterTiling {
   uint32_t batch, cin, cout, cin1G, cout1G, dout, ho, wo, di, hi, wi, dk, hk, wk, group;

@@ -17,4 +17,16 @@ constexpr int64_t softmax_bytes(int64_t count, int64_t blocks) {
 constexpr int64_t softmax_grad_bytes(int64_t count, int64_t type_size) {
   return row_bytes(count) * (type_size == 2 ? 3 : 1) + BLOCK_BYTES;
 }
+// Two rows; a block each for mean and variance, and one that is free.
+constexpr int64_t layer_norm_bytes(int64_t count) { return 2 * row_bytes(count) + 3 * BLOCK_BYTES; }
+// The row itself if it is of half, its squares, a block of floats.
+constexpr int64_t rms_norm_bytes(int64_t count, int64_t type_size) {
+  return row_bytes(count) * (type_size == 2 ? 2 : 1) + 32;
+}
+// Two rows; 16 deviations and their blocks, one row's mean, 16 values.
+constexpr int64_t normalize_bytes(int64_t count) { return 2 * row_bytes(count) + 2 * 512 + 64; }
+// Three rows; blocks of 16 means and variances, 16 values, five blocks of floats.
+constexpr int64_t layer_norm_grad_bytes(int64_t count) { return 3 * row_bytes(count) + 2 * 512 + 64 + 5 * 32; }
+// Both sums, and a row of either operand.
+constexpr int64_t layer_norm_beta_bytes(int64_t count) { return 4 * row_bytes(count); }
 }  // namespace npusim

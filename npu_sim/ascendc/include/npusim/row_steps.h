@@ -3,6 +3,9 @@
 #include "npusim/library.h"
 #include "npusim/rooms.h"
 
+// The buffer of the forms that are given one.
+#define NPUSIM_GIVEN const LocalTensor<uint8_t>& temporary,
+
 namespace npusim {
 
 // Each step is complete before the next. A block holds a value of the row again and again.

@@ -182,7 +182,6 @@ inline void softmax_grad(Here here, const char* call, const LocalTensor<uint8_t>
 
 namespace AscendC {
 
-#define NPUSIM_GIVEN const LocalTensor<uint8_t>& temporary,
 #define NPUSIM_SOFTMAX_WITH(Name, kind, PARAMETER, given)                                                            \
   template <class T, bool reuse = false, bool basic = false, bool nz = false,                                       \
             const SoftmaxConfig& config = SOFTMAX_DEFAULT_CFG, class U>                                             \

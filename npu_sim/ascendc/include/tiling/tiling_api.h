@@ -7,6 +7,7 @@
 
 #include "npusim/checked_copies.h"
 #include "npusim/matmul_tiling.h"
+#include "npusim/norm_tilings.h"
 #include "npusim/temporary_sizes.h"
 #include "register/tilingdata_base.h"
 #include "tiling/platform/platform_ascendc.h"
