@@ -20,15 +20,16 @@ using namespace AscendC;
 constexpr LayerNormConfig PLAIN = {true, true, false, false}, WHOLE = {false, false, ONLY, true};
 constexpr NormalizeConfig BARE = {ReducePattern::PATTERN, -1, true, true, true}, FULL = {};
 struct Tilings {
-  LayerNormTiling layer; LayerNormGradTiling slope; LayerNormGradBetaTiling beta; RmsNormTiling rms; DeepNormTiling deep;
-  LayerNormSeparateTiling apart;
+  LayerNormTiling layer; LayerNormGradTiling slope; LayerNormGradBetaTiling beta; RmsNormTiling rms;
+  DeepNormTiling deep; LayerNormSeparateTiling apart;
 };
 constexpr float EPSILON = 0.001f, ALPHA = -1.5f;
 template <class T> struct Norms {
   LocalTensor<T> x, plus, gamma, beta, mean, variance, y, other, dgamma, dbeta;
   LocalTensor<float> means, spreads;
 
-  template <class... Room> void run(int32_t which, uint32_t rows, uint32_t k, uint32_t pitch, Tilings& t, Room... free) {
+  template <class... Room> void run(int32_t which, uint32_t rows, uint32_t k, uint32_t pitch, Tilings& t,
+                                       Room... free) {
     if (which == 0) LayerNorm<T, false>(y, mean, variance, x, gamma, beta, free..., T(EPSILON), t.layer);
     if (which == 1) DeepNorm<T>(y, mean, variance, x, plus, beta, gamma, free..., T(ALPHA), T(EPSILON), t.deep);
     if (which == 2) RmsNorm<T>(y, x, gamma, free..., T(EPSILON), t.rms);
@@ -40,8 +41,12 @@ template <class T> struct Norms {
       LayerNorm<T, T, false, WHOLE>(y, means, spreads, x, gamma, beta, EPSILON, free..., para, t.apart);
     if (which == 6)
       LayerNorm<T, T, false, PLAIN>(y, means, spreads, x, gamma, beta, EPSILON, free..., para, t.apart);
-    if (which == 7) Normalize<T, T, false, FULL>(y, spreads, means, spreads[rows * 8], x, gamma, beta, free..., EPSILON, of_rows);
-    if (which == 8) Normalize<T, T, false, BARE>(y, spreads, means, spreads[rows * 8], x, gamma, beta, free..., EPSILON, of_rows);
+    if (which == 7)
+      Normalize<T, T, false, FULL>(y, spreads, means, spreads[rows * 8], x, gamma, beta, free..., EPSILON,
+                                   of_rows);
+    if (which == 8)
+      Normalize<T, T, false, BARE>(y, spreads, means, spreads[rows * 8], x, gamma, beta, free..., EPSILON,
+                                   of_rows);
   }
 };
 template <class T> __global__ __aicore__ void norms(
@@ -61,7 +66,8 @@ template <class T> __global__ __aicore__ void norms(
   n.x = of(size); n.plus = of(size); n.y = of(size); n.other = of(size);
   n.gamma = of(pitch * sizeof(T)); n.beta = of(pitch * sizeof(T)); n.dgamma = of(pitch * sizeof(T));
   n.dbeta = of(pitch * sizeof(T)); n.mean = of(wide); n.variance = of(wide);
-  n.means = take(64 * rows).template ReinterpretCast<float>(); n.spreads = take(64 * rows).template ReinterpretCast<float>();
+  n.means = take(64 * rows).template ReinterpretCast<float>();
+  n.spreads = take(64 * rows).template ReinterpretCast<float>();
   auto gm = [](GM_ADDR from) { GlobalTensor<T> g; g.SetGlobalBuffer((__gm__ T*)from); return g; };
   uint16_t rest = (pitch * sizeof(T) - (k * sizeof(T) + 31) / 32 * 32) / 32;
   auto in = [&](LocalTensor<T> to, GM_ADDR from, uint32_t count, uint32_t length, uint16_t gap) {
@@ -115,7 +121,8 @@ int main(int, char** given) {
   GetLayerNormNDTilingInfo(four, room, size, false, t.layer);
   GetLayerNormGradNDTilingInfo(four, room, size, false, t.slope);
   GetLayerNormGradBetaNDTilingInfo(four, room, size, false, t.beta);
-  if (!GetRmsNormTilingInfo(stored, original, room, size, t.rms) || GetRmsNormTilingInfo(stored, original, 32, size, t.rms))
+  if (!GetRmsNormTilingInfo(stored, original, room, size, t.rms) ||
+      GetRmsNormTilingInfo(stored, original, 32, size, t.rms))
     return 1;
   if (!GetDeepNormTilingInfo(stored, original, room, size, false, false, t.deep)) return 2;
   GetLayerNormNDTilingInfo(rows, room, size, false, true, t.apart);
@@ -178,7 +185,9 @@ class Call:
         rng = np.random.default_rng(11)
         self.x, self.plus = ((rng.standard_normal((self.rows, self.pitch)) + 0.3).astype(dtype) for _ in range(2))
         self.gamma, self.beta = (rng.uniform(-2, 2, self.pitch).astype(dtype) for _ in range(2))
-        self.mean, self.variance = (part[:, 0].astype(dtype) for part in of_rows(self.x[:, : self.k].astype(np.float64)))
+        self.mean, self.variance = (
+            part[:, 0].astype(dtype) for part in of_rows(self.x[:, : self.k].astype(np.float64))
+        )
         self.y, self.other = np.zeros_like(self.x), np.zeros_like(self.x)
         self.first, self.second = np.zeros((2, max(self.rows, self.pitch)), dtype)
         self.floats = np.zeros((2, self.rows * 8), np.float32)

@@ -28,7 +28,7 @@ static_assert(sizeof(SoftMaxTiling) == 16 * sizeof(uint32_t), "SoftMaxTiling");
 // ASSUMED to have the members of SoftMaxTiling: its functions fill it in and read it alone.
 struct LogSoftMaxTiling : SoftMaxTiling {};
 
-// Of functions that normalise rows: extents, and how vendors share out a buffer, of which only the extents are used here.
+// Of functions that normalise rows: extents, and how a buffer is shared out, of which only the extents are used here.
 struct alignas(8) LayerNormTiling {
   uint32_t bLength = 0, sLength = 0, hLength = 0, originalHLength = 0, inputXSize = 0, meanVarSize = 0;
   uint32_t numberOfTmpBuf = 0, meanTmpTensorPos = 0, meanTmpTensorSize = 0, varianceTmpTensorPos = 0;

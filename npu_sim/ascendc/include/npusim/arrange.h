@@ -225,31 +225,47 @@ template <class T> inline void Transpose(const LocalTensor<T>& dst, const LocalT
 #endif
 
 #ifdef NPUSIM_HAS_SCALAR_STORE
-// first, first + 1, ..: a block by the scalar unit, then each block and each repeat from the one before.
+}  // namespace AscendC
+
+namespace npusim {
+
+// first, first + step, ..: a block by the scalar unit, then each block and each repeat from the one before.
 template <class T>
-inline void CreateVecIndex(const LocalTensor<T>& dst, const T& first, uint32_t count, Here here = Here::now()) {
-  if (!npusim::has_vector()) return;
-  npusim::in_ub(here, dst, "CreateVecIndex");
+inline void progression(Here here, const char* call, const LocalTensor<T>& dst, T first, T step, uint32_t count) {
+  if (!has_vector()) return;
+  in_ub(here, dst, call);
   constexpr uint32_t block = 32 / sizeof(T), lanes = 256 / sizeof(T);
-  npusim::before_scalar(here, false, true);
+  auto times = [&](uint32_t n) { return std::is_integral_v<T> ? T(step * T(n)) : T(float(step) * float(n)); };
+  before_scalar(here, false, true);
   for (uint32_t i = 0; i < block && i < count; i++) {
-    T value = std::is_integral_v<T> ? T(first + T(i)) : T(float(first) + float(i));
-    npusim::emit_scalar_store(here, npusim::space::UB, dst.address + int64_t(i * sizeof(T)), npusim::moved<T>(),
-                              npusim::bits_of(value), -1);
+    T value = std::is_integral_v<T> ? T(first + times(i)) : T(float(first) + float(step) * float(i));
+    emit_scalar_store(here, space::UB, dst.address + int64_t(i * sizeof(T)), moved<T>(), bits_of(value), -1);
   }
-  npusim::hand_flag(here, npusim::pipe::S, npusim::pipe::V);
+  hand_flag(here, pipe::S, pipe::V);
   for (uint32_t at = block; at < count && at < lanes; at += block) {
-    Adds(dst[at], dst[at - block], T(block), int32_t(count - at < block ? count - at : block), here);
-    npusim::barrier(here, npusim::pipe::V);
+    Adds(dst[at], dst[at - block], times(block), int32_t(count - at < block ? count - at : block), here);
+    barrier(here, pipe::V);
   }
   for (uint32_t at = lanes; at < count; at += lanes) {
-    Adds(dst[at], dst[at - lanes], T(lanes), int32_t(count - at < lanes ? count - at : lanes), here);
-    npusim::barrier(here, npusim::pipe::V);
+    Adds(dst[at], dst[at - lanes], times(lanes), int32_t(count - at < lanes ? count - at : lanes), here);
+    barrier(here, pipe::V);
   }
 }
-template <class T> inline void ArithProgression(const LocalTensor<T>& dst, T first, T step, int32_t count, Here here = Here::now()) {
-  if (step != T(1)) npusim::refuse(here, "ArithProgression must have step 1 here");
-  CreateVecIndex(dst, first, uint32_t(count), here);
+}  // namespace npusim
+
+namespace AscendC {
+
+template <class T>
+inline void CreateVecIndex(const LocalTensor<T>& dst, const T& first, uint32_t count, Here here = Here::now()) {
+  npusim::progression<T>(here, "CreateVecIndex", dst, first, T(1), count);
 }
+#define NPUSIM_PROGRESSION(Name)                                                                                     \
+  template <class T>                                                                                                 \
+  inline void Name(const LocalTensor<T>& dst, const std::common_type_t<T> first, const std::common_type_t<T> step,   \
+                   const int32_t count, Here here = Here::now()) {                                                   \
+    npusim::progression<T>(here, #Name, dst, first, step, count > 0 ? uint32_t(count) : 0);                          \
+  }
+NPUSIM_PROGRESSION(Arange)
+NPUSIM_PROGRESSION(ArithProgression)
 #endif
 }  // namespace AscendC

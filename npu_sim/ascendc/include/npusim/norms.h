@@ -4,11 +4,10 @@
 // square. All is computed in float and rounded once at the end. ASSUMED of a row that is stored longer than it is: what
 // lies behind its end is neither read nor written.
 #pragma once
+#include "npusim/host_types.h"
 #include "npusim/row_steps.h"
 
 namespace AscendC {
-
-enum class ReducePattern : uint32_t { AR, RA };
 
 struct LayerNormConfig {
   bool isNoBeta = false, isNoGamma = false, isOnlyOutput = false, isOutputRstd = true;
@@ -56,7 +55,8 @@ class Deviations : public RowSteps {
     total(block, square, copies);
   }
   // row = row * scale + offset, of which either may be missing
-  template <class U> void scale(const F& row, const LocalTensor<U>* by, const LocalTensor<U>* plus, const F& free) const {
+  template <class U>
+  void scale(const F& row, const LocalTensor<U>* by, const LocalTensor<U>* plus, const F& free) const {
     if (by) mul(row, row, wide(*by, free));
     if (plus) add(row, row, wide(*plus, free));
   }
@@ -66,8 +66,8 @@ class Deviations : public RowSteps {
 template <class T, class U, class V>
 inline void layer_norm(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
                        const LocalTensor<V>& mean, const LocalTensor<V>& spread, const LocalTensor<T>& src,
-                       const LocalTensor<T>* other, float factor, const LocalTensor<U>* gamma, const LocalTensor<U>* beta,
-                       float epsilon, const NormShape& shape, bool is_reciprocal) {
+                       const LocalTensor<T>* other, float factor, const LocalTensor<U>* gamma,
+                       const LocalTensor<U>* beta, float epsilon, const NormShape& shape, bool is_reciprocal) {
   if (!has_vector()) return;
   check_rows<T>(here, call, shape.rows, shape.pitch, shape.count);
   Temporary room(here, call, given);

@@ -1,4 +1,4 @@
-// Bytes that functions of the library on rows need beside their operands: for them and for hosts that ask.
+// Bytes that functions of the library need beside their operands: for them and for hosts that ask.
 #pragma once
 #include <cstdint>
 
@@ -29,4 +29,18 @@ constexpr int64_t normalize_bytes(int64_t count) { return 2 * row_bytes(count) +
 constexpr int64_t layer_norm_grad_bytes(int64_t count) { return 3 * row_bytes(count) + 2 * 512 + 64 + 5 * 32; }
 // Both sums, and a row of either operand.
 constexpr int64_t layer_norm_beta_bytes(int64_t count) { return 4 * row_bytes(count); }
+// A piece of 128 elements: products in half, and of float factors and offsets in half too.
+constexpr int64_t quant_bytes(int64_t type_size) { return 256 * (type_size == 4 ? 3 : 1); }
+// A piece of 64 elements: products and factors in float.
+constexpr int64_t dequant_bytes() { return 512; }
+// A piece of 128 elements: nothing for half; in half, and three times in float for bfloat16_t.
+constexpr int64_t antiquant_bytes(bool is_half) { return is_half ? 0 : 128 * (2 + 3 * 4); }
+// Along rows of half: a sum and a line in float. Along columns: rows that are turned together, and the places of their
+// elements.
+constexpr int64_t CUMSUM_ROWS = 16;
+constexpr int64_t cumsum_bytes(int64_t width, int64_t type_size, bool is_last_axis) {
+  if (!is_last_axis) return type_size == 2 ? 2 * row_bytes(width) : 0;
+  int64_t most = width > CUMSUM_ROWS ? width : CUMSUM_ROWS;
+  return width * CUMSUM_ROWS * type_size + row_bytes(most) + 2 * row_bytes(CUMSUM_ROWS);
+}
 }  // namespace npusim

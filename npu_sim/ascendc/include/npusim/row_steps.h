@@ -1,4 +1,4 @@
-// Steps on one row of floats, with which functions of the library on rows are made: half comes and goes by way of float.
+// Steps on one row of floats, of which functions of the library on rows are made: half comes and goes by way of it.
 #pragma once
 #include "npusim/library.h"
 #include "npusim/rooms.h"

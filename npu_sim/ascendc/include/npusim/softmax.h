@@ -104,8 +104,8 @@ inline void softmax(Here here, const char* call, const LocalTensor<uint8_t>* giv
 template <bool updates, class T, class U>
 inline void softmax_flash(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
                           const LocalTensor<U>& sum, const LocalTensor<U>& max, const LocalTensor<T>& src,
-                          const LocalTensor<T>& scale, const LocalTensor<U>& sum_before, const LocalTensor<U>& max_before,
-                          const SoftMaxShape& shape) {
+                          const LocalTensor<T>& scale, const LocalTensor<U>& sum_before,
+                          const LocalTensor<U>& max_before, const SoftMaxShape& shape) {
   constexpr const char* call = "SoftmaxFlashV2";
   if (!has_vector()) return;
   check_rows<T>(here, call, shape.rows, shape.pitch, shape.count);
@@ -207,7 +207,7 @@ NPUSIM_SOFTMAX_WITH(SimpleSoftMax, GIVEN, , nullptr)
 NPUSIM_SOFTMAX_ALONE(NPUSIM_GIVEN, &temporary)
 NPUSIM_SOFTMAX_ALONE(, nullptr)
 
-#define NPUSIM_SOFTMAX_FLASH(Name, PARAMETER, given)                                                                       \
+#define NPUSIM_SOFTMAX_FLASH(Name, PARAMETER, given)                                                                 \
   template <class T, bool updates = false, bool reuse = false, bool basic = false, bool nz = false,                 \
             const SoftmaxConfig& config = SOFTMAX_DEFAULT_CFG, class U>                                             \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& sum, const LocalTensor<U>& max,       \
@@ -231,7 +231,7 @@ inline constexpr SoftMaxTiling SoftMaxFlashV2TilingFunc(const SoftMaxShapeInfo& 
   return tiling;
 }
 
-#define NPUSIM_SOFTMAX_GRAD(Name, Front, PARAMETER, given)                                                                        \
+#define NPUSIM_SOFTMAX_GRAD(Name, Front, PARAMETER, given)                                                           \
   template <class T, bool reuse = false, bool nz = false>                                                           \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& gradient, const LocalTensor<T>& src,     \
                           PARAMETER const SoftMaxTiling& tiling, bool is_front = false,                             \

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernel_tiling/kernel_tiling.h"
+#include "npusim/host_types.h"
 #include "npusim/rooms.h"
 
 namespace AscendC {
@@ -159,4 +160,69 @@ inline void SoftMaxGradTilingFunc(const TensorShape& shape, const uint32_t type_
                                   ::SoftMaxTiling& tiling, const bool = false) {
   SoftMaxTilingFunc(shape, type_size, room, tiling);
 }
+
+#define NPUSIM_PATTERN_SIZES(Name)                                                                                  \
+  inline void Get##Name##MaxMinTmpSize(const TensorShape&, const TensorDataType, ReducePattern, bool, bool,          \
+                                       uint32_t& most, uint32_t& least) {                                            \
+    least = npusim::LEAST_TEMPORARY;                                                                                 \
+    most = 255 * npusim::LEAST_TEMPORARY;                                                                            \
+  }
+NPUSIM_PATTERN_SIZES(ReduceMax)
+NPUSIM_PATTERN_SIZES(ReduceMin)
+NPUSIM_PATTERN_SIZES(ReduceSum)
+NPUSIM_PATTERN_SIZES(ReduceMean)
+#undef NPUSIM_PATTERN_SIZES
+
+inline void GetAscendQuantMaxMinTmpSize(const TensorShape& shape, const uint32_t type_size, uint32_t& most,
+                                        uint32_t& least) {
+  least = uint32_t(npusim::quant_bytes(type_size));
+  most = least * uint32_t(npusim::whole(shape.GetShapeSize(), 128) / 128);
+}
+inline void GetAscendDequantMaxMinTmpSize(const TensorShape& shape, const uint32_t, uint32_t& most, uint32_t& least) {
+  least = uint32_t(npusim::dequant_bytes());
+  most = least * uint32_t(npusim::whole(shape.GetDim(shape.GetDimNum() - 1), 64) / 64);
+}
+inline uint32_t GetAscendAntiQuantMinTmpSize(const TensorShape&, const TensorShape&, bool, TensorDataType,
+                                             TensorDataType to) {
+  return uint32_t(npusim::antiquant_bytes(to == TensorDataType::DT_FLOAT16));
+}
+inline uint32_t GetAscendAntiQuantMaxTmpSize(const TensorShape& shape, const TensorShape& of_scale, bool transposes,
+                                             TensorDataType from, TensorDataType to) {
+  int64_t pieces = npusim::whole(shape.GetDim(shape.GetDimNum() - 1), 128) / 128;
+  return GetAscendAntiQuantMinTmpSize(shape, of_scale, transposes, from, to) * uint32_t(pieces);
+}
+inline void GetAscendAntiQuantMaxMinTmpSize(const TensorShape& shape, const TensorShape& of_scale, bool transposes,
+                                            TensorDataType from, TensorDataType to, uint32_t& most, uint32_t& least) {
+  most = GetAscendAntiQuantMaxTmpSize(shape, of_scale, transposes, from, to);
+  least = GetAscendAntiQuantMinTmpSize(shape, of_scale, transposes, from, to);
+}
+
+#define NPUSIM_SIZES_OF_TWO(Name)                                                                                   \
+  inline void Get##Name##MaxMinTmpSize(const TensorShape& shape, const uint32_t type_size, const bool,               \
+                                       uint32_t& most, uint32_t& least) {                                            \
+    most = npusim::most_temporary(1, type_size, shape.GetShapeSize(), 2);                                            \
+    least = npusim::least_temporary(1, type_size, 2);                                                                \
+  }                                                                                                                  \
+  inline void Get##Name##TmpBufferFactorSize(const uint32_t type_size, uint32_t& live, uint32_t& more) {             \
+    live = npusim::least_temporary(1, type_size, 2) / (64 * type_size);                                              \
+    more = 0;                                                                                                        \
+  }
+NPUSIM_SIZES_OF_TWO(Fmod)
+NPUSIM_SIZES_OF_TWO(GeGLU)
+NPUSIM_SIZES_OF_TWO(ReGlu)
+#undef NPUSIM_SIZES_OF_TWO
+inline void GetSwiGLUMaxMinTmpSize(const TensorShape& shape, const uint32_t type_size, uint32_t& most, uint32_t& least,
+                                   const bool reuses) {
+  GetGeGLUMaxMinTmpSize(shape, type_size, reuses, most, least);
+}
+inline void GetSwiGLUTmpBufferFactorSize(const uint32_t type_size, uint32_t& live, uint32_t& more) {
+  GetGeGLUTmpBufferFactorSize(type_size, live, more);
+}
+
+inline void GetCumSumMaxMinTmpSize(const TensorShape& shape, const uint32_t type_size, const bool is_last_axis,
+                                   const bool, uint32_t& most, uint32_t& least) {
+  most = least = uint32_t(npusim::cumsum_bytes(shape.GetDim(shape.GetDimNum() - 1), type_size, is_last_axis));
+}
+inline void GetArangeMaxMinTmpSize(uint32_t& most, uint32_t& least) { most = least = 0; }
+inline void GetArithProgressionMaxMinTmpSize(uint32_t& most, uint32_t& least) { most = least = 0; }
 }  // namespace AscendC
