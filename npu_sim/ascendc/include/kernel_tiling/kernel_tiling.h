@@ -73,6 +73,32 @@ struct alignas(8) RmsNormTiling {
 };
 static_assert(sizeof(RmsNormTiling) == 12 * sizeof(uint32_t), "RmsNormTiling");
 
+// Of Pad and UnPad. ASSUMED to be no longer than this: the members are no kernel's business.
+struct alignas(8) PadTiling {
+  uint32_t srcHeight = 0, srcWidth = 0, srcOriWidth = 0, tmpSize = 0;
+};
+struct alignas(8) UnPadTiling {
+  uint32_t srcHeight = 0, srcWidth = 0, tmpSize = 0;
+};
+// Of Transpose, as ASSUMED for Pad: B, N, S and H / N, or H and W alone.
+struct alignas(8) ConfusionTransposeTiling {
+  uint32_t batches = 0, parts = 0, rows = 0, columns = 0, type = 0, tmpSize = 0;
+};
+// Of TopK, which reads the sizes of a call from the call.
+struct alignas(8) TopkTiling {
+  int32_t tmpLocalSize = 0, allDataSize = 0, innerDataSize = 0;
+  uint32_t sortRepeat = 0;
+  int32_t mrgSortRepeat = 0, kAlignFourBytes = 0, kAlignTwoBytes = 0, maskOffset = 0, maskVreducev2FourBytes = 0;
+  int32_t maskVreducev2TwoBytes = 0, mrgSortSrc1offset = 0, mrgSortSrc2offset = 0, mrgSortSrc3offset = 0;
+  int32_t mrgSortTwoQueueSrc1Offset = 0, mrgFourQueueTailPara1 = 0, mrgFourQueueTailPara2 = 0, srcIndexOffset = 0;
+  uint32_t copyUbToUbBlockCount = 0;
+  int32_t topkMrgSrc1MaskSizeOffset = 0, topkNSmallSrcIndexOffset = 0;
+  uint32_t vreduceValMask0 = 0, vreduceValMask1 = 0, vreduceIdxMask0 = 0, vreduceIdxMask1 = 0;
+  uint16_t vreducehalfValMask0 = 0, vreducehalfValMask1 = 0, vreducehalfValMask2 = 0, vreducehalfValMask3 = 0;
+  uint16_t vreducehalfValMask4 = 0, vreducehalfValMask5 = 0, vreducehalfValMask6 = 0, vreducehalfValMask7 = 0;
+};
+static_assert(sizeof(TopkTiling) == 28 * sizeof(uint32_t), "TopkTiling");
+
 // Of the class Conv3DBackpropFilter; extents in elements, cin1G and cout1G in blocks of channelSize, steps in base blocks.
 struct TConv3DBpFilterTiling {
   uint32_t batch, cin, cout, cin1G, cout1G, dout, ho, wo, di, hi, wi, dk, hk, wk, group;

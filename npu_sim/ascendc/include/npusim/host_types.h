@@ -13,6 +13,26 @@ namespace AscendC {
 
 using TensorDataType = ge::DataType;
 enum class ReducePattern : uint32_t { AR, RA };
+enum class TopKMode { TOPK_NORMAL, TOPK_NSMALL };
+enum class TopKAlgo { RADIX_SELECT, MERGE_SORT };
+enum class TopKOrder { UNSET, LARGEST, SMALLEST };
+struct TopKConfig {
+  TopKAlgo algo = TopKAlgo::MERGE_SORT;
+  TopKOrder order = TopKOrder::UNSET;
+  bool sorted = true;
+};
+inline constexpr TopKConfig defaultTopKConfig = {};
+enum class SortType { RADIX_SORT };
+struct SortConfig {
+  SortType type = SortType::RADIX_SORT;
+  bool isDescend = false, hasSrcIndex = false, hasDstIndex = false;
+};
+enum class TransposeType : uint8_t {
+  TRANSPOSE_TYPE_NONE, TRANSPOSE_NZ2ND_0213, TRANSPOSE_NZ2NZ_0213, TRANSPOSE_NZ2NZ_012_WITH_N,
+  TRANSPOSE_NZ2ND_012_WITH_N, TRANSPOSE_NZ2ND_012_WITHOUT_N, TRANSPOSE_NZ2NZ_012_WITHOUT_N, TRANSPOSE_ND2ND_ONLY,
+  TRANSPOSE_ND_UB_GM, TRANSPOSE_GRAD_ND_UB_GM, TRANSPOSE_ND2ND_B16, TRANSPOSE_NCHW2NHWC, TRANSPOSE_NHWC2NCHW,
+  TRANSPOSE_ND2ND_021, TRANSPOSE_ND2ND_102, TRANSPOSE_ND2ND_210,
+};
 }  // namespace AscendC
 
 namespace npusim {

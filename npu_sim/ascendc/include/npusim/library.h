@@ -4,6 +4,7 @@
 #pragma once
 #include "kernel_tiling/kernel_tiling.h"
 #include "npusim/angles.h"
+#include "npusim/rooms.h"
 
 namespace AscendC {
 
@@ -88,7 +89,7 @@ inline void row_sums(Here here, const char* call, const LocalTensor<uint8_t>* gi
 // The same elements again and again: a row to `rows` of them, or each element of a column to a row of `width`.
 template <class T, int32_t dims, int32_t axis>
 inline void broadcast(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst, const LocalTensor<T>& src,
-                      const uint32_t (&to)[dims], const uint32_t (&from)[dims]) {
+                      const uint32_t to[], const uint32_t from[]) {
   static_assert((dims == 1 && axis == 0) || (dims == 2 && (axis == 0 || axis == 1)), "Broadcast is of 1 or 2 dimensions");
   static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Broadcast is modelled of 16-bit and 32-bit elements");
   if (!has_vector()) return;
@@ -160,13 +161,13 @@ NPUSIM_ROW_SUM(Mean, MeanParams, true)
 
 #define NPUSIM_BROADCAST(Name)                                                                                       \
   template <class T, int32_t dims, int32_t axis, bool reuse = false>                                                 \
-  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t (&to)[dims],                 \
-                   const uint32_t (&from)[dims], LocalTensor<uint8_t>& temporary, Here here = Here::now()) {         \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t to[dims],                 \
+                   const uint32_t from[dims], LocalTensor<uint8_t>& temporary, Here here = Here::now()) {         \
     npusim::broadcast<T, dims, axis>(here, &temporary, dst, src, to, from);                                          \
   }                                                                                                                  \
   template <class T, int32_t dims, int32_t axis, bool reuse = false>                                                 \
-  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t (&to)[dims],                 \
-                   const uint32_t (&from)[dims], Here here = Here::now()) {                                          \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t to[dims],                 \
+                   const uint32_t from[dims], Here here = Here::now()) {                                          \
     npusim::broadcast<T, dims, axis>(here, nullptr, dst, src, to, from);                                             \
   }
 NPUSIM_BROADCAST(BroadCast)
@@ -190,7 +191,7 @@ inline void select_bytes(Here here, const LocalTensor<T>& dst, const LocalTensor
   if (info.maskLastAxis < info.srcLastAxis || info.maskLastAxis % 32 || info.srcLastAxis * sizeof(T) % 32)
     refuse(here, "Select with a mask must have rows of whole blocks, those of the mask not shorter, not of %u and %u elements",
            info.srcLastAxis, info.maskLastAxis);
-  constexpr int64_t AT_ONCE = 256, BYTES = AT_ONCE * 2 + AT_ONCE / 8;  // elements whose bits are a block
+  constexpr int64_t AT_ONCE = 256, BYTES = BYTE_MASK_ROOM;  // elements whose bits are a block
   // kernels that pass by the host's size give less than is needed here
   bool fits = int64_t(temporary.bytes) >= BYTES;
   Temporary room(here, "Select", fits ? &temporary : nullptr);

@@ -43,4 +43,16 @@ constexpr int64_t cumsum_bytes(int64_t width, int64_t type_size, bool is_last_ax
   int64_t most = width > CUMSUM_ROWS ? width : CUMSUM_ROWS;
   return width * CUMSUM_ROWS * type_size + row_bytes(most) + 2 * row_bytes(CUMSUM_ROWS);
 }
+// Of a turn of 256 elements: masks of bytes as half, and their bits.
+constexpr int64_t BYTE_MASK_ROOM = 544;
+// The places of a row's elements; twice.
+constexpr int64_t pad_bytes(int64_t width, int64_t type_size) { return whole(width * type_size, 32) / type_size * 4; }
+// Of all rows at once if they are small: numbers with the other sign, indices, and pairs, twice if they are merged.
+constexpr int64_t topk_bytes(int64_t inner, int64_t rows, int64_t type_size, bool is_small) {
+  return (is_small ? inner * rows : inner) * (type_size + 4 + (is_small ? 8 : 16));
+}
+// Two of 64 numbers, one more of half.
+constexpr int64_t welford_update_bytes(int64_t type_size) { return 256 * (type_size == 2 ? 3 : 2); }
+// Factors, deviations, and a value.
+constexpr int64_t welford_finalize_bytes(int64_t count) { return 2 * row_bytes(count) + 64; }
 }  // namespace npusim

@@ -148,6 +148,11 @@ inline void InitGlobalMemory(GlobalTensor<T>& target, const uint64_t size, const
   npusim::give_back(here, scratch.space(), scratch.address, int64_t(room * sizeof(T)));
 }
 template <class T>
+inline void Fill(GlobalTensor<T>& target, const uint64_t size, const std::common_type_t<T> value,
+                 Here here = Here::now()) {
+  InitGlobalMemory<T>(target, size, value, here);
+}
+template <class T>
 inline void InitOutput(GlobalTensor<T> target, uint32_t size, T value = 0, Here here = Here::now()) {
   InitGlobalMemory(target, size, value, here);
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "npusim/arrange_tilings.h"
 #include "npusim/checked_copies.h"
 #include "npusim/matmul_tiling.h"
 #include "npusim/norm_tilings.h"
