@@ -12,6 +12,7 @@
 #include "npusim/reorder.h"
 #include "npusim/softmax.h"
 #include "npusim/two_operands.h"
+#include "npusim/welford.h"
 #include "npusim/sorts.h"
 #include "npusim/topk.h"
 #include "npusim/lists.h"

@@ -91,7 +91,7 @@ template <class T, int32_t dims, int32_t axis>
 inline void broadcast(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst, const LocalTensor<T>& src,
                       const uint32_t to[], const uint32_t from[]) {
   static_assert((dims == 1 && axis == 0) || (dims == 2 && (axis == 0 || axis == 1)), "Broadcast is of 1 or 2 dimensions");
-  static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Broadcast is modelled of 16-bit and 32-bit elements");
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4, "Broadcast is modelled of 8-bit, 16-bit and 32-bit elements");
   if (!has_vector()) return;
   int64_t rows = dims == 1 ? 1 : to[0], width = to[dims - 1], height = dims == 1 ? 1 : from[0], length = from[dims - 1];
   bool is_column = dims == 1 ? length == 1 && width != 1 : axis == 1 && length == 1;
@@ -142,6 +142,65 @@ inline void broadcast(Here here, const LocalTensor<uint8_t>* given, const LocalT
   barrier(here, pipe::V);
   AscendC::ResetMask(here);
 }
+
+// Each byte of a column to a row, by way of half, which has blocks of copies: 32 rows at a time.
+template <class T>
+inline void broadcast_column(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
+                             const LocalTensor<T>& src, int64_t rows, int64_t width) {
+  if (width % 32 && rows > 1)
+    refuse(here, "Broadcast must be to rows of whole blocks of 32 bytes, not of %lld bytes", (long long)width);
+  Temporary room(here, "Broadcast", given);
+  int64_t row_size = whole(width * 2, 32), needed = 64 + 1024 + row_size;
+  if (room.bytes() < needed)
+    refuse(here, "Broadcast must be given a temporary buffer of at least %lld bytes, not %lld", (long long)needed,
+           (long long)room.bytes());
+  room.take(needed);
+  LocalTensor<half> column = room.part<half>(0, 64), blocks = room.part<half>(64, 1024);
+  LocalTensor<half> line = room.part<half>(1088, row_size);
+  for (int64_t row = 0; row < rows; row += 32) {
+    int64_t some = rows - row < 32 ? rows - row : 32;
+    if (some < 32) AscendC::Duplicate<half>(column, half(0), 32, here);
+    barrier(here, pipe::V);
+    AscendC::Cast(column, src[uint32_t(row)], AscendC::RoundMode::CAST_NONE, uint32_t(some), here);
+    barrier(here, pipe::V);
+    AscendC::Brcb(blocks, column, 4, AscendC::BrcbRepeatParams(1, 8), here);
+    barrier(here, pipe::V);
+    for (int64_t i = 0; i < some; i++) {
+      for (int64_t at = 0; at < width;) {
+        int64_t left = width - at, repeats = left < 128 ? 1 : left / 128 < 255 ? left / 128 : 255;
+        AscendC::Copy(line[uint32_t(at)], blocks[uint32_t(i * 16)], uint64_t(left < 128 ? left : 128), uint8_t(repeats),
+                      AscendC::CopyRepeatParams(1, 0, 8, 0), here);
+        at += left < 128 ? left : repeats * 128;
+      }
+      barrier(here, pipe::V);
+      AscendC::Cast(dst[uint32_t((row + i) * width)], line, AscendC::RoundMode::CAST_RINT, uint32_t(width), here);
+      barrier(here, pipe::V);
+    }
+  }
+  AscendC::ResetMask(here);
+}
+
+// Rows of bytes are rows of half as many words.
+template <class T, int32_t dims, int32_t axis>
+inline void broadcast_any(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
+                          const LocalTensor<T>& src, const uint32_t to[], const uint32_t from[]) {
+  if constexpr (sizeof(T) > 1) {
+    broadcast<T, dims, axis>(here, given, dst, src, to, from);
+  } else {
+    using Byte = std::conditional_t<std::is_same_v<T, int8_t>, int8_t, uint8_t>;
+    using Word = int16_t;
+    if (!has_vector()) return;
+    uint32_t rows = dims == 1 ? 1 : to[0], width = to[dims - 1];
+    uint32_t height = dims == 1 ? 1 : from[0], length = from[dims - 1];
+    if ((dims == 1 || axis == 1) && length == 1 && width != 1 && height == rows)
+      return broadcast_column(here, given, dst.template ReinterpretCast<Byte>(), src.template ReinterpretCast<Byte>(),
+                              rows, width);
+    if (width % 2 || length % 2) refuse(here, "Broadcast of bytes must be of an even number of them, not %u", width);
+    uint32_t words_to[2] = {rows, width / 2}, words_from[2] = {height, length / 2};
+    broadcast<Word, 2, 0>(here, given, dst.template ReinterpretCast<Word>(), src.template ReinterpretCast<Word>(),
+                          words_to, words_from);
+  }
+}
 }  // namespace npusim
 
 namespace AscendC {
@@ -161,14 +220,14 @@ NPUSIM_ROW_SUM(Mean, MeanParams, true)
 
 #define NPUSIM_BROADCAST(Name)                                                                                       \
   template <class T, int32_t dims, int32_t axis, bool reuse = false>                                                 \
-  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t to[dims],                 \
-                   const uint32_t from[dims], LocalTensor<uint8_t>& temporary, Here here = Here::now()) {         \
-    npusim::broadcast<T, dims, axis>(here, &temporary, dst, src, to, from);                                          \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t to[dims],                    \
+                   const uint32_t from[dims], const LocalTensor<uint8_t>& temporary, Here here = Here::now()) {      \
+    npusim::broadcast_any<T, dims, axis>(here, &temporary, dst, src, to, from);                                      \
   }                                                                                                                  \
   template <class T, int32_t dims, int32_t axis, bool reuse = false>                                                 \
-  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t to[dims],                 \
-                   const uint32_t from[dims], Here here = Here::now()) {                                          \
-    npusim::broadcast<T, dims, axis>(here, nullptr, dst, src, to, from);                                             \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t to[dims],                    \
+                   const uint32_t from[dims], Here here = Here::now()) {                                             \
+    npusim::broadcast_any<T, dims, axis>(here, nullptr, dst, src, to, from);                                         \
   }
 NPUSIM_BROADCAST(BroadCast)
 NPUSIM_BROADCAST(Broadcast)

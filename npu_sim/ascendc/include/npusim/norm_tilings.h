@@ -108,4 +108,13 @@ inline void GetLayerNormGradBetaNDTilingInfo(const TensorShape& shape, const uin
   tiling.bsLength = tiling.bLength * tiling.sLength;
   tiling.bshLength = tiling.bsLength * tiling.hLength;
 }
+inline void GetWelfordUpdateMaxMinTmpSize(const TensorShape& shape, const uint32_t type_size, const uint32_t,
+                                          const bool, const bool, uint32_t& most, uint32_t& least) {
+  least = uint32_t(npusim::welford_update_bytes(type_size));
+  most = least * uint32_t(npusim::whole(shape.GetDim(shape.GetDimNum() - 1), 64) / 64);
+}
+inline void GetWelfordFinalizeMaxMinTmpSize(const TensorShape& shape, const uint32_t, const bool, uint32_t& most,
+                                            uint32_t& least) {
+  most = least = uint32_t(npusim::welford_finalize_bytes(shape.GetDim(shape.GetDimNum() - 1)));
+}
 }  // namespace AscendC
