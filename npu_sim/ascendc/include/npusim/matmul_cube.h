@@ -4,6 +4,8 @@
 // stepM * baseM x stepKa * baseK of A (B alike) in both templates, CFG_NORM's cache of single blocks is not imitated,
 // and a block leaves L0C as a whole (no unitFlag).
 #pragma once
+#include <algorithm>
+
 #include "npusim/matmul_types.h"
 
 namespace npusim {
@@ -186,14 +188,25 @@ inline void load_fractals(Here here, int64_t space, int64_t dst, const P& panel,
   }
 }
 
+// What a configuration changes of a product.
+struct Manner {
+  bool is_partial = false;    // each turn computes one baseK of a block
+  bool is_reordered = false;  // each core begins with other steps of K
+  bool splits_channels = false;
+  enum Blocks { ALL, UPPER, LOWER } blocks = ALL;  // by the numbers of rows and columns of blocks
+};
+
 // Blocks of C in the order of the tiling: in groups of columns (stepN blocks) row by row where M comes first, else in
 // groups of rows column by column.
 struct Walk {
-  int64_t m_blocks = 0, n_blocks = 0, group = 1, m = 0, n = 0, done = 0;
+  int64_t m_blocks = 0, n_blocks = 0, k_blocks = 1, group = 1, m = 0, n = 0, k = 0, done = 0;
   bool m_first = true;
+  Manner::Blocks blocks = Manner::ALL;
 
-  static Walk of(const TCubeTiling& t, int64_t m, int64_t n) {
+  static Walk of(const TCubeTiling& t, const Manner& manner, int64_t m, int64_t n, int64_t k) {
     Walk walk;
+    walk.blocks = manner.blocks;
+    if (manner.is_partial) walk.k_blocks = parts(k, t.baseK);
     walk.m_blocks = parts(m, t.baseM);
     walk.n_blocks = parts(n, t.baseN);
     walk.m_first = t.iterateOrder == 0;
@@ -201,9 +214,18 @@ struct Walk {
     walk.group = group < 1 ? 1 : group;
     return walk;
   }
-  bool is_last() const { return done == m_blocks * n_blocks; }
+  bool is_last() const { return done == m_blocks * n_blocks && k == k_blocks - 1; }
 
   bool next() {
+    if (done && k + 1 < k_blocks) return ++k, true;
+    k = 0;
+    while (step())
+      if (blocks == Manner::ALL || (blocks == Manner::UPPER ? m <= n : m >= n)) return true;
+    return false;
+  }
+
+ private:
+  bool step() {
     if (done == m_blocks * n_blocks) return false;
     int64_t across = m_first ? n_blocks : m_blocks, along = m_first ? m_blocks : n_blocks;
     int64_t first = done / (group * along) * group, width = across - first < group ? across - first : group;
@@ -218,7 +240,8 @@ template <class A, class B, class C, class Bias> class CubeProduct {
  public:
   using Problem = Product<A, B, Bias>;
 
-  void init(Here here, AscendC::TPipe& pipe, const TCubeTiling& t) {
+  void init(Here here, AscendC::TPipe& pipe, const TCubeTiling& t, const Manner& manner = {}) {
+    manner_ = manner;
     auto positive = [&](const char* name, int32_t value, int32_t unit) {
       if (value <= 0 || value % unit)
         refuse(here, "TCubeTiling %s must be a positive multiple of %d, not %d", name, int(unit), int(value));
@@ -249,7 +272,7 @@ template <class A, class B, class C, class Bias> class CubeProduct {
   // Blocks of L0C that are not given out.
   bool has_room() const { return out_.HasIdleBuffer(); }
 
-  Walk walk(const Problem& p) const { return Walk::of(t_, p.m, p.n); }
+  Walk walk(const Problem& p) const { return Walk::of(t_, manner_, p.m, p.n, p.k); }
 
   // Computes the block that the walk stands at; `into` holds it, and is continued if it holds one already.
   void compute(Here here, const Problem& p, int64_t owner, const Walk& at, AscendC::LocalTensor<Sum<A>>& into,
@@ -264,8 +287,13 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     bool starts = !continues, has_bias = p.has_bias && starts;
     if (has_bias) load_bias(here, p, n_at, n, columns);
     if (p.hf32) emit_set_hf32(here, true);
-    for (int64_t k_at = 0; k_at < p.k; k_at += t_.baseK) {
-      int64_t k = p.k - k_at < t_.baseK ? p.k - k_at : t_.baseK;
+    int64_t k_first = at.k * t_.baseK, k_end = manner_.is_partial ? least(k_first + t_.baseK, p.k) : p.k;
+    if (manner_.is_reordered) {
+      int64_t pace = std::max(step(t_.stepKa), step(t_.stepKb)) * t_.baseK;
+      k_first = self->block % parts(p.k, pace) * pace;
+    }
+    for (int64_t done = 0, count = manner_.is_partial ? 1 : parts(p.k, t_.baseK), k_at = k_first; done < count; done++) {
+      int64_t k = least(k_end - k_at, t_.baseK);
       take_half(here);
       operand(here, p.a, a_, space::L0A, half_ * control->l0a_bytes / 2, owner, p.version, p.m, step(t_.stepM) * t_.baseM,
               m_at, m, p.k, step(t_.stepKa) * t_.baseK, k_at, k);
@@ -273,6 +301,8 @@ template <class A, class B, class C, class Bias> class CubeProduct {
               n_at, n, p.k, step(t_.stepKb) * t_.baseK, k_at, k);
       multiply(here, into, rows, columns, k, starts, has_bias);
       starts = has_bias = false;
+      k_at += t_.baseK;
+      if (k_at >= p.k) k_at = 0;
     }
     if (p.hf32) emit_set_hf32(here, false);
   }
@@ -303,11 +333,12 @@ template <class A, class B, class C, class Bias> class CubeProduct {
       words = load_words(here, p, n_at, n);
     }
     if (is_nz) {
-      int64_t pitch = up(matrix_rows, 16) * 16;
+      int64_t width = manner_.splits_channels ? 8 : 16, pitch = up(matrix_rows, 16) * width;
       how.mSize = uint16_t(up(m, 16));
-      how.nSize = uint16_t(up(n, 16));
+      how.nSize = uint16_t(up(n, width));
       how.dstStride = uint32_t(pitch * int64_t(sizeof(C)) / 32);
-      npusim_fixpipe(here, to[uint64_t(column / 16 * pitch + row * 16)], from, words, how, CubeFormat::NZ);
+      how.isChannelSplit = manner_.splits_channels;
+      npusim_fixpipe(here, to[uint64_t(column / width * pitch + row * width)], from, words, how, CubeFormat::NZ);
     } else {
       how.mSize = uint16_t(m);
       how.nSize = uint16_t(n);
@@ -326,6 +357,7 @@ template <class A, class B, class C, class Bias> class CubeProduct {
 
  private:
   TCubeTiling t_{};
+  Manner manner_;
   bool is_ready_ = false;
   int64_t halves_ = 1, half_ = 0;
   Panels<A, AscendC::TPosition::A1> a_;
@@ -338,6 +370,7 @@ template <class A, class B, class C, class Bias> class CubeProduct {
   AscendC::TQue<AscendC::TPosition::CO1, 2> out_;
 
   static int64_t step(int32_t value) { return value < 1 ? 1 : value; }
+  static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
   static void npusim_fixpipe(Here here, const AscendC::GlobalTensor<C>& to, const AscendC::LocalTensor<Sum<A>>& from,
                              const AscendC::LocalTensor<uint64_t>& words, const AscendC::FixpipeParamsV220& how,

@@ -1,0 +1,263 @@
+// The Matmul class on a vector core, which asks the Cube core of its block.
+#pragma once
+#include "npusim/matmul_local.h"
+
+namespace AscendC {
+
+// The product that a vector core asks the Cube core of its block for. Cube cores, and kernels that say ASCENDC_CUBE_ONLY,
+// have the form above.
+template <class A, class B, class C, class Bias = C, const auto& config = CFG_NORM, class CB = MatmulCallBackFunc<>,
+          template <const auto&, class...> class Policy = Impl::Detail::MatmulPolicy>
+class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
+  using Local = MatmulImpl<A, B, C, Bias, config, CB, Policy>;
+  using Here = npusim::Here;
+
+ public:
+  using Server = MatmulClient;
+  using typename Local::AT;
+  using typename Local::BT;
+  using typename Local::CT;
+  using Problem = npusim::Product<AT, BT, typename Local::BiasT>;
+
+  // Where a block goes: its place in a matrix in memory.
+  struct Target {
+    GlobalTensor<CT> gm;
+    int64_t row, column, rows, columns;
+    int atomic;
+  };
+
+  using Local::cfg;
+
+  void regist(Here here, int number, const TCubeTiling* given) {
+    index = number;
+    if (cfg.enableMixDualMaster && npusim::has_both_kinds())
+      npusim::refuse(here, "MatmulConfig enableMixDualMaster is modelled in kernels of Cube cores alone");
+    if (given || npusim::is_whole(config)) accept(this->tiling_of(here, given));
+  }
+  void Init(const TCubeTiling* given, TPipe* pipe = nullptr, Here here = Here::now()) {
+    if (!is_client()) return Local::Init(given, pipe, here);
+    accept(this->tiling_of(here, given));
+    npusim::post(here, index, [t = tiling, here](void* server) { ((Server*)server)->Local::Init(&t, nullptr, here); });
+  }
+
+  void SetTensorA(const GlobalTensor<AT>& gm, bool transposed = false) {
+    a_in_ub = LocalTensor<AT>();
+    Local::SetTensorA(gm, transposed);
+  }
+  void SetTensorB(const GlobalTensor<BT>& gm, bool transposed = false) {
+    b_in_ub = LocalTensor<BT>();
+    Local::SetTensorB(gm, transposed);
+  }
+  void SetTensorA(const LocalTensor<AT>& tensor, bool transposed = false, Here here = Here::now()) {
+    if (!is_client()) return Local::SetTensorA(tensor, transposed, here);
+    a_in_ub = in_ub(here, tensor, "SetTensorA");
+    this->set_a(npusim::scratch_tensor<AT>(0), transposed);
+  }
+  void SetTensorB(const LocalTensor<BT>& tensor, bool transposed = false, Here here = Here::now()) {
+    if (!is_client()) return Local::SetTensorB(tensor, transposed, here);
+    b_in_ub = in_ub(here, tensor, "SetTensorB");
+    this->set_b(npusim::scratch_tensor<BT>(1), transposed);
+  }
+
+  template <bool sync = true> bool Iterate(bool partial = false, Here here = Here::now()) {
+    if (!is_client()) return Local::template Iterate<sync>(partial, here);
+    this->template iterates<ITERATE_MODE_NORMAL>(here, "Iterate");
+    if (Local::manner.blocks != npusim::Manner::ALL)
+      npusim::refuse(here, "Iterate must not be called with a triangular policy: IterateAll must");
+    return start<sync>(partial, here);
+  }
+  template <bool sync = true>
+  void GetTensorC(const GlobalTensor<CT>& gm, uint8_t atomic = 0, bool sequential = false, Here here = Here::now()) {
+    if (!is_client()) return Local::template GetTensorC<sync>(gm, atomic, sequential, here);
+    this->template allowed<cfg.enableGetTensorC>(here, "GetTensorC", "enableGetTensorC");
+    if (atomic > 1) npusim::refuse(here, "GetTensorC enAtomic must be 0 or 1 (add), not %d", int(atomic));
+    demand(here);
+    const npusim::Walk& at = this->walk;
+    ask(here, {gm, sequential ? 0 : at.m * tiling.baseM, sequential ? 0 : at.n * tiling.baseN,
+               sequential ? tiling.baseM : this->problem.c_rows, sequential ? tiling.baseN : this->problem.c_columns,
+               int(atomic)});
+    settle(here, 0);
+  }
+  // Into UB: [baseM, baseN], or with its place in [singleCoreM, singleCoreN].
+  template <bool sync = true>
+  void GetTensorC(const LocalTensor<CT>& to, uint8_t atomic = 0, bool sequential = false, Here here = Here::now()) {
+    if (!is_client()) return Local::GetTensorC(to, atomic, sequential, here);
+    this->template allowed<cfg.enableGetTensorC>(here, "GetTensorC", "enableGetTensorC");
+    collect(to, atomic, sequential, here);
+  }
+  template <bool sync = true>
+  void IterateAll(const GlobalTensor<CT>& gm, uint8_t atomic = 0, bool sequential = false, bool = false, bool = false,
+                  Here here = Here::now()) {
+    if (!is_client()) return Local::template IterateAll<sync>(gm, atomic, sequential, false, false, here);
+    this->template iterates<ITERATE_MODE_ALL>(here, "IterateAll");
+    if (atomic > 1) npusim::refuse(here, "IterateAll enAtomic must be 0 or 1 (add), not %d", int(atomic));
+    settle(here, npusim::MAX_OPEN - 1);
+    prepare(here);
+    open++;
+    npusim::post(here, index, [problem = this->problem, gm, atomic, sequential, here,
+                               vector = npusim::self->sub_block](void* server) {
+      ((Server*)server)->serve_all(here, problem, gm, atomic, sequential, vector);
+    });
+    if (sync) settle(here, 0);
+  }
+  template <bool sync = true> void IterateAll(const LocalTensor<CT>& to, uint8_t atomic = 0, Here here = Here::now()) {
+    if (!is_client()) return Local::IterateAll(to, atomic, here);
+    this->template iterates<ITERATE_MODE_ALL>(here, "IterateAll");
+    while (start<sync>(false, here)) collect(to, atomic, false, here);
+  }
+  void WaitIterateAll(Here here = Here::now()) {
+    if (is_client()) settle(here, 0);
+  }
+  void End(Here here = Here::now()) {
+    if (!is_client()) return Local::End(here);
+    settle(here, 0);
+    this->is_walking = false;
+  }
+
+  // The Cube core's part of each message.
+  void serve_block(Here here, const Problem& problem, const npusim::Walk& walk, int64_t vector, bool partial) {
+    Held& own = held[vector];
+    if (own.is_there ? !partial : !this->cube.has_room()) return;  // then GetTensorC computes it
+    this->cube.compute(here, problem, vector, walk, own.block, own.is_there);
+    own.is_there = true;
+  }
+  void serve_store(Here here, const Problem& problem, const npusim::Walk& walk, const Target& to, int64_t vector) {
+    Held& own = held[vector];
+    if (!own.is_there) this->cube.compute(here, problem, vector, walk, own.block, false);
+    own.is_there = false;
+    this->cube.store(here, problem, walk, own.block, to.gm, to.row, to.column, to.rows, to.columns,
+                     C::format == CubeFormat::NZ, to.atomic);
+    if (walk.is_last()) this->cube.forget(here, vector);
+    npusim::answer(here, index, vector);
+  }
+  void serve_all(Here here, const Problem& problem, const GlobalTensor<CT>& gm, int atomic, bool sequential,
+                 int64_t vector) {
+    const TCubeTiling& t = this->cube.tiling();
+    npusim::Walk walk = this->cube.walk(problem);
+    while (walk.next()) {
+      LocalTensor<npusim::Sum<AT>> block;
+      this->cube.compute(here, problem, vector, walk, block, false);
+      this->cube.store(here, problem, walk, block, gm, sequential ? 0 : walk.m * t.baseM,
+                       sequential ? 0 : walk.n * t.baseN, sequential ? t.baseM : problem.c_rows,
+                       sequential ? t.baseN : problem.c_columns, C::format == CubeFormat::NZ, atomic);
+    }
+    this->cube.forget(here, vector);
+    npusim::answer(here, index, vector);
+  }
+
+ private:
+  struct Held {
+    LocalTensor<npusim::Sum<AT>> block;
+    bool is_there = false;
+  };
+  Held held[npusim::MAX_VECTORS];
+  TCubeTiling tiling{};
+  int index = 0, open = 0;
+  bool has_block = false;
+  LocalTensor<AT> a_in_ub;
+  LocalTensor<BT> b_in_ub;
+
+  static bool is_client() { return npusim::is_split && npusim::self->is_vector && npusim::has_both_kinds(); }
+  template <class T> static const LocalTensor<T>& in_ub(Here here, const LocalTensor<T>& tensor, const char* call) {
+    if (tensor.space() != npusim::space::UB)
+      npusim::refuse(here, "%s of a vector core must be in UB, not in %s", call, npusim::space_name(tensor.space()));
+    return tensor;
+  }
+  void accept(const TCubeTiling& given) {
+    tiling = given;
+    this->take(given);
+  }
+
+  // Operands in UB go to memory, where the Cube core finds them.
+  void prepare(Here here) {
+    if (!tiling.baseM) npusim::refuse(here, "Matmul must be given its tiling first (REGIST_MATMUL_OBJ or Init)");
+    this->complete();
+    this->check(here);
+    this->begin();
+    if (a_in_ub.space() == npusim::space::UB) lend(here, a_in_ub, this->problem.a, this->problem.m, this->problem.k);
+    if (b_in_ub.space() == npusim::space::UB) lend(here, b_in_ub, this->problem.b, this->problem.n, this->problem.k);
+  }
+  template <class T>
+  void lend(Here here, const LocalTensor<T>& from, npusim::Stored<T>& to, int64_t lines, int64_t k) {
+    settle(here, 0);
+    to.rows = to.turns ? k : lines;
+    to.columns = npusim::up(to.turns ? lines : k, 32 / int64_t(sizeof(T)));
+    int64_t bytes = (to.is_nz ? npusim::up(to.rows, 16) : to.rows) * to.columns * int64_t(sizeof(T));
+    if (bytes > from.bytes)
+      npusim::refuse(here, "an operand of Matmul in UB must have %lld bytes, not %u", (long long)bytes, from.bytes);
+    hand(here, HardEvent::V_MTE3);
+    DataCopy(to.gm, from, DataCopyParams(1, uint16_t(bytes / 32), 0, 0), here);
+  }
+  static void hand(Here here, HardEvent event) {
+    int id = GetTPipePtr() ? GetTPipePtr()->FetchEventID(event) : 0;
+    npusim::set_flag(here, event, id);
+    npusim::wait_flag(here, event, id);
+  }
+
+  template <bool sync> bool start(bool partial, Here here) {
+    if (!advance(here)) return false;
+    has_block = true;
+    npusim::post(here, index, [problem = this->problem, walk = this->walk, partial, here,
+                               vector = npusim::self->sub_block](void* server) {
+      ((Server*)server)->serve_block(here, problem, walk, vector, partial);
+    });
+    return true;
+  }
+  void collect(const LocalTensor<CT>& to, uint8_t atomic, bool sequential, Here here) {
+    if (atomic) npusim::refuse(here, "GetTensorC into UB must have enAtomic 0, not %d", int(atomic));
+    in_ub(here, to, "GetTensorC");
+    demand(here);
+    GlobalTensor<CT> block = npusim::scratch_tensor<CT>(2);
+    ask(here, {block, 0, 0, tiling.baseM, tiling.baseN, 0});
+    settle(here, 0);
+    fetch(here, to, block, sequential);
+  }
+
+  bool advance(Here here) {
+    if (!this->is_walking) {
+      prepare(here);
+      this->walk = npusim::Walk::of(tiling, Local::manner, this->problem.m, this->problem.n, this->problem.k);
+      this->is_walking = true;
+    }
+    this->is_walking = this->walk.next();
+    return this->is_walking;
+  }
+  // GetTensorC<false> may come several times behind one Iterate<false>.
+  void demand(Here here) {
+    if (!has_block && !advance(here)) npusim::refuse(here, "GetTensorC must come behind Iterate");
+    has_block = false;
+  }
+  void ask(Here here, const Target& to) {
+    open++;
+    npusim::post(here, index, [problem = this->problem, walk = this->walk, to, here,
+                               vector = npusim::self->sub_block](void* server) {
+      ((Server*)server)->serve_store(here, problem, walk, to, vector);
+    });
+  }
+  // Waits until the Cube core has at most so many of this core's messages to answer.
+  void settle(Here here, int most) {
+    for (; open > most; open--) npusim::message_wait(here, npusim::message_flag(index, npusim::self->sub_block));
+  }
+  void fetch(Here here, const LocalTensor<CT>& to, const GlobalTensor<CT>& from, bool sequential) {
+    const npusim::Walk& at = this->walk;
+    int64_t m_at = at.m * tiling.baseM, n_at = at.n * tiling.baseN, c0 = 32 / int64_t(sizeof(CT));
+    int64_t m = this->problem.m - m_at < tiling.baseM ? this->problem.m - m_at : tiling.baseM;
+    int64_t n = this->problem.n - n_at < tiling.baseN ? this->problem.n - n_at : tiling.baseN;
+    hand(here, HardEvent::V_MTE2);
+    hand(here, HardEvent::MTE3_MTE2);
+    if (C::format == CubeFormat::NZ) {
+      int64_t rows = sequential ? tiling.baseM : npusim::up(this->problem.m, 16);
+      int64_t first = sequential ? 0 : n_at * rows + m_at * 16;
+      npusim::rows_to_ub(here, to[uint32_t(first)], from, npusim::parts(n, 16), npusim::up(m, 16) * 16,
+                         npusim::up(tiling.baseM, 16) * 16, rows * 16);
+    } else {
+      int64_t pitch = sequential ? tiling.baseN : npusim::up(this->problem.n, c0);
+      npusim::rows_to_ub(here, to[uint32_t(sequential ? 0 : m_at * pitch + n_at)], from, m, n, tiling.baseN, pitch);
+    }
+    // the next block may come to the same place of memory; what the unit computes with waits for this one
+    hand(here, HardEvent::MTE2_MTE3);
+    hand(here, HardEvent::MTE2_V);
+  }
+};
+
+}  // namespace AscendC

@@ -1,0 +1,196 @@
+// What both forms of the Matmul class have: operands and sizes of the next product, and what it may be.
+#pragma once
+#include "npusim/matmul_service.h"
+
+namespace npusim {
+
+// State that both forms have: operands and sizes of the next product.
+template <class A, class B, class C, class Bias, const auto& config, class CB> class ProductState {
+ public:
+  static constexpr MatmulConfig cfg = config_of(config);
+  static constexpr bool is_constant = is_whole(config);
+  using AType = A;
+  using BType = B;
+  using CType = C;
+  using BiasType = Bias;
+  using AT = typename A::T;
+  using BT = typename B::T;
+  using CT = typename C::T;
+  using BiasT = typename Bias::T;
+  static_assert(std::is_same_v<AT, BT>, "Matmul of two operand types is not modelled");
+  template <class T, class... U> static constexpr bool is_one_of = (std::is_same_v<T, U> || ...);
+  static_assert(is_one_of<AT, half, bfloat16_t, float, int8_t>, "Matmul is modelled of half, bfloat16_t, float and int8_t");
+  static_assert(std::is_same_v<AT, int8_t> ? is_one_of<CT, int32_t, half, int8_t, uint8_t>
+                                           : is_one_of<CT, half, bfloat16_t, float>,
+                "Matmul is modelled into half, bfloat16_t and float, and of int8_t into int32_t, half, int8_t and uint8_t");
+  static constexpr bool is_modelled(CubeFormat format) {
+    return format == CubeFormat::ND || format == CubeFormat::NZ || format == CubeFormat::ND_ALIGN;
+  }
+  static_assert(is_modelled(A::format) && is_modelled(B::format) && is_modelled(C::format),
+                "Matmul is modelled with CubeFormat ND, ND_ALIGN and NZ");
+  static_assert(A::layout == B::layout, "Matmul must be given A and B of one LayoutMode");
+  // What a configuration changes of results must be modelled; what changes speed alone is taken.
+  static_assert(!cfg.intraBlockPartSum, "MatmulConfig intraBlockPartSum is not modelled");
+  static_assert(!cfg.enableStaticPadZeros, "MatmulConfig enableStaticPadZeros is not modelled");
+  static_assert(!cfg.isCO1Shared, "MatmulConfig isCO1Shared is not modelled");
+  static_assert(!cfg.enableRelu, "MatmulConfig enableRelu is not modelled");
+  static_assert(cfg.decompMode == DecompressionMode::DECOMP_NONE, "MatmulConfig decompMode is not modelled");
+  static_assert(cfg.bmmOutMode == BatchOutMode::SINGLE_BATCH, "MatmulConfig bmmOutMode is modelled as SINGLE_BATCH");
+  static_assert(!cfg.isEnableChannelSplit || (C::format == CubeFormat::NZ && std::is_same_v<CT, float>),
+                "MatmulConfig isEnableChannelSplit must come with C of float in CubeFormat::NZ");
+  static_assert(!cfg.isPartialOutput || cfg.doMultiDataLoad, "MatmulConfig isPartialOutput must come with the MDL template");
+
+  void SetOrgShape(int m, int n, int k, Here here = Here::now()) { SetOrgShape(m, n, k, k, n, here); }
+  void SetOrgShape(int m, int n, int ka, int kb, int kc = 0, Here here = Here::now()) {
+    allowed<cfg.enableSetOrgShape>(here, "SetOrgShape", "enableSetOrgShape");
+    org_m = m;
+    org_n = n;
+    org_ka = ka;
+    org_kb = kb;
+    org_kc = kc ? kc : n;
+  }
+  void SetSingleShape(int m, int n, int k) { set_sizes(m, n, k); }
+  void SetTail(int m = -1, int n = -1, int k = -1, Here here = Here::now()) {
+    allowed<cfg.enableSetTail>(here, "SetTail", "enableSetTail");
+    set_sizes(m, n, k);
+  }
+  void SetBias(const AscendC::GlobalTensor<BiasT>& bias, Here here = Here::now()) {
+    allowed<cfg.enableSetBias>(here, "SetBias", "enableSetBias");
+    if (cfg.isPartialOutput) refuse(here, "SetBias is not modelled with MatmulConfig isPartialOutput");
+    problem.bias = bias;
+    problem.has_bias = true;
+    begin();
+  }
+  void DisableBias() { problem.has_bias = false; }
+  void ClearBias() { DisableBias(); }
+  void SetHF32(bool on, int mode = 0) {
+    if (mode) refuse(Here{"", 0}, "SetHF32 with a transMode other than 0 is not modelled");
+    problem.hf32 = on;
+  }
+  void SetQuantScalar(uint64_t scale, Here here = Here::now()) {
+    allowed<cfg.enableQuantVector>(here, "SetQuantScalar", "enableQuantVector");
+    problem.scale = scale;
+    problem.has_scale = true;
+    problem.has_words = false;
+  }
+  void SetQuantVector(const AscendC::GlobalTensor<uint64_t>& words, Here here = Here::now()) {
+    allowed<cfg.enableQuantVector>(here, "SetQuantVector", "enableQuantVector");
+    problem.words = words;
+    problem.has_words = true;
+  }
+  void SetSubBlockIdx(uint8_t index) { sub_block = index; }
+  template <class T> void SetUserDefInfo(T) {}
+  template <class T> void SetSelfDefineData(T, Here here = Here::now()) {
+    allowed<cfg.enableSetDefineData>(here, "SetSelfDefineData", "enableSetDefineData");
+  }
+  uint8_t GetSubBlockIdx() const { return uint8_t(sub_block); }
+  template <class T> void SetLocalWorkspace(const AscendC::LocalTensor<T>&) {}
+  template <class... T> void SetWorkspace(const T&...) {}
+
+ protected:
+  Product<AT, BT, BiasT> problem;
+  int64_t org_m = 0, org_n = 0, org_ka = 0, org_kb = 0, org_kc = 0;
+  Walk walk;
+  bool is_walking = false;
+  int sub_block = 0;
+
+  // A call that a configuration says is never made is compiled away on a device.
+  template <bool is_allowed> static void allowed(Here here, const char* call, const char* field) {
+    if (!is_allowed) refuse(here, "%s must not be called with MatmulConfig %s false", call, field);
+  }
+  template <uint8_t mode> static void iterates(Here here, const char* call) {
+    if (!(cfg.iterateMode & mode)) refuse(here, "%s must not be called with MatmulConfig iterateMode %d", call, cfg.iterateMode);
+  }
+  void set_sizes(int m, int n, int k) {
+    if (m != -1) problem.m = m;
+    if (n != -1) problem.n = n;
+    if (k != -1) problem.k = k;
+  }
+  void take(const TCubeTiling& t) {
+    org_m = t.M;
+    org_n = org_kc = t.N;
+    org_ka = t.Ka;
+    org_kb = t.Kb;
+    set_sizes(t.singleCoreM, t.singleCoreN, t.singleCoreK);
+  }
+  // The tiling that counts: that at run time (nullptr: none) with what the configuration says in place of it.
+  static TCubeTiling tiling_of(Here here, const TCubeTiling* given) {
+    if (!given && !is_whole(config))
+      refuse(here, "Matmul Init must be given a TCubeTiling where its configuration has no sizes of a core");
+    TCubeTiling t = with_constants(config, given);
+    auto same = [&](const char* name, uint32_t constant, const char* field, int32_t value) {
+      if (constant && int64_t(constant) != value)
+        refuse(here, "MatmulConfig %s %u must be TCubeTiling %s %d", name, constant, field, int(value));
+    };
+    if (cfg.doBasicBlock || cfg.doSpecialBasicBlock) {
+      same("basicM", cfg.basicM, "baseM", t.baseM);
+      same("basicN", cfg.basicN, "baseN", t.baseN);
+      same("basicK", cfg.basicK, "baseK", t.baseK);
+    }
+    // ASSUMED: ORDER_M and ORDER_N put blocks into the order of a tiling with that iterateOrder
+    if (cfg.scheduleType == ScheduleType::OUTER_PRODUCT && cfg.iterateOrder != IterateOrder::UNDEF)
+      t.iterateOrder = cfg.iterateOrder == IterateOrder::ORDER_N;
+    if (cfg.isA2B2Shared && (t.baseM * t.baseK > 32768 / int(sizeof(AT)) || t.baseN * t.baseK > 32768 / int(sizeof(BT))))
+      refuse(here, "TCubeTiling baseM %d, baseN %d and baseK %d must give blocks of at most 32768 bytes with MatmulConfig "
+             "isA2B2Shared", int(t.baseM), int(t.baseN), int(t.baseK));
+    return t;
+  }
+  // Another product: from the first block on, with nothing of what is in L1.
+  void begin() {
+    static int64_t versions = 0;
+    problem.version = ++versions;
+    is_walking = false;
+  }
+
+  void set_a(const AscendC::GlobalTensor<AT>& gm, bool turns) {
+    problem.a = {gm, {}, false, A::format == CubeFormat::NZ, turns, 0, 0};
+    begin();
+  }
+  void set_b(const AscendC::GlobalTensor<BT>& gm, bool turns) {
+    problem.b = {gm, {}, false, B::format == CubeFormat::NZ, !turns, 0, 0};
+    begin();
+  }
+  template <class T> static Stored<T> in_l1(const AscendC::LocalTensor<T>& tensor, bool turns) {
+    Stored<T> stored;
+    stored.l1 = tensor;
+    stored.is_local = true;
+    stored.turns = turns;
+    return stored;
+  }
+
+  // Sizes that are known when the product begins only.
+  void complete() {
+    auto& a = problem.a;
+    auto& b = problem.b;
+    bool local = a.is_local;
+    a.rows = a.turns ? (local ? problem.k : org_ka) : (local ? problem.m : org_m);
+    a.columns = a.turns ? (local ? problem.m : org_m) : (local ? problem.k : org_ka);
+    local = b.is_local;
+    b.rows = b.turns ? (local ? problem.k : org_kb) : (local ? problem.n : org_n);
+    b.columns = b.turns ? (local ? problem.n : org_n) : (local ? problem.k : org_kb);
+    problem.c_rows = org_m;
+    // rows of ND_ALIGN are whole blocks of 32 bytes
+    problem.c_columns = C::format == CubeFormat::ND_ALIGN ? up(org_kc, 32 / int64_t(sizeof(CT))) : org_kc;
+  }
+  void check(Here here) const {
+    if (problem.m <= 0 || problem.n <= 0 || problem.k <= 0)
+      refuse(here, "Matmul must be of sizes above 0, not %lld x %lld x %lld", (long long)problem.m, (long long)problem.n,
+             (long long)problem.k);
+    if (!problem.a.is_local) checked(here, problem.a.gm, "SetTensorA");
+    if (!problem.b.is_local) checked(here, problem.b.gm, "SetTensorB");
+  }
+};
+
+inline void passed_over(Here here, const char* what) {
+  if (self->is_cube) refuse(here, "%s must be called by a vector core of a mixed kernel", what);
+}
+
+// From memory to UB: rows of `count` elements, `pitch` apart there and `target` apart in UB.
+template <class T>
+inline void rows_to_ub(Here here, const AscendC::LocalTensor<T>& to, const AscendC::GlobalTensor<T>& from, int64_t rows,
+                       int64_t count, int64_t pitch, int64_t target) {
+  int64_t bytes = count * int64_t(sizeof(T)), item = int64_t(sizeof(T));
+  emit_data_copy_pad(here, space::UB, to.address, space::GM, from.address(), rows, bytes, pitch * item - bytes,
+                     (target * item - up(bytes, 32)) / 32, 0, 0, 0, 0, moved<T>(), from.tensor);
+}
+}  // namespace npusim
