@@ -1,6 +1,6 @@
-"""Tilings of the Matmul class: TCubeTiling with the names of its fields, and our own rule for one.
+"""Tilings of the Matmul class: TCubeTiling with the names of its fields, and our own rules for one.
 
-``include/npusim/matmul_tiling.h`` is the same rule for C++ host code; tests hold both to the same numbers.
+``include/npusim/matmul_tiling.h`` is the same for C++ host code; tests hold both to the same numbers.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import ctypes
 from typing import Literal
 
-from npu_sim.arguments import whole
+from npu_sim.arguments import whole as whole_number
+from npu_sim.ascendc.matmul_cut import Room, Whole, base_block, cut
 from npu_sim.errors import ShapeError
 from npu_sim.products import Product, current_product, get_product
-from npu_sim.units import align_up, ceil_div
+from npu_sim.units import ceil_div
 
 _FIELDS = """
 usedCoreNum M N Ka Kb singleCoreM singleCoreN singleCoreK baseM baseN baseK depthA1 depthB1 stepM stepN isBias
@@ -22,6 +23,8 @@ BLayoutInfoB BLayoutInfoS BLayoutInfoN BLayoutInfoG BLayoutInfoD CLayoutInfoB CL
 CLayoutInfoS2 BatchNum mxTypePara
 """.split()  # noqa: SIM905
 _CUBE = 16
+_L1_RESERVED = 256
+"""Of L1 that the vendor's library leaves."""
 _BIAS_BYTES = 4
 """Of L1 for the bias of a column, at most."""
 
@@ -43,6 +46,9 @@ def matmul_tiling(
     base: tuple[int, int, int] = (-1, -1, -1),
     single: tuple[int, int, int] = (-1, -1, -1),
     n_first: bool | None = None,
+    a_turned: bool = False,
+    b_turned: bool = False,
+    cuts_k: bool = False,
     product: str | Product | None = None,
 ) -> TCubeTiling:
     """Return a tiling of C[m][n] = A[m][k] B[k][n] for the Matmul class, as MultiCoreMatmulTiling does.
@@ -63,6 +69,10 @@ def matmul_tiling(
         What a core computes (SetSingleShape); -1: by the rule.
     n_first : bool or None
         Whether blocks follow each other along N (SetTraverse); None: by the rule.
+    a_turned, b_turned : bool
+        Whether A lies as [k][m] and B as [n][k] in memory.
+    cuts_k : bool
+        Whether cores may share out K, too (EnableMultiCoreSplitK): they add up what they store.
     product : str, Product or None
         None: the current product.
 
@@ -75,22 +85,34 @@ def matmul_tiling(
     core = chip.core
     sizes = {"m": m, "n": n, "k": k, "cores": cores}
     for name, value in sizes.items():
-        if whole(name, value) < 1:
+        if whole_number(name, value) < 1:
             raise ShapeError(f"{name} must be at least 1, not {value} (matmul_tiling, {chip.name})")
     if item_bytes not in (1, 2, 4):
         raise ShapeError(f"item_bytes must be 1, 2 or 4, not {item_bytes} (matmul_tiling, {chip.name})")
     own_m, own_n, own_k = (part if part > 0 else all_of for part, all_of in zip(single, (m, n, k), strict=True))
-    if single[0] <= 0 and single[1] <= 0:
-        own_m, own_n = _share(m, n, cores)
-    unit = 2 * _CUBE if item_bytes == 1 else _CUBE  # of what a load turns at a time
-    base_m = base[0] if base[0] > 0 else min(128, align_up(own_m, unit))
-    base_n = base[1] if base[1] > 0 else min(256, align_up(own_n, unit))
-    widest, l0_bytes = max(base_m, base_n), min(core.l0a_bytes, core.l0b_bytes)
-    most_k = l0_bytes // 2 // (widest * item_bytes) // unit * unit
-    base_k = base[2] if base[2] > 0 else min(most_k, align_up(own_k, unit))
+    is_given, c0 = single[0] > 0 or single[1] > 0, 32 // item_bytes
+    whole = Whole(ceil_div(own_m, _CUBE), ceil_div(own_n, _CUBE), ceil_div(own_k, c0), a_turned, b_turned, cuts_k)
+    part = cut(whole, 1 if is_given else cores, core.l1_bytes - _L1_RESERVED)
+    l0_bytes = min(core.l0a_bytes, core.l0b_bytes)
+    given = tuple(ceil_div(max(one, 0), _CUBE) for one in base[:2])
+    room = Room(
+        l0_bytes // 1024, l0_bytes // 1024, core.l0c_bytes // 1024, bias, 1 + (item_bytes == 1), 1 + (item_bytes == 4)
+    )
+    found = base_block(part, (given[0], given[1]), room)
+    if base[2] > 0 and all(given):
+        found = (*given, 0)
+    if not is_given and cores > 1:
+        own_m, own_n = ceil_div(whole.m * _CUBE, part.rows), ceil_div(whole.n * _CUBE, part.columns)
+    if not is_given and cuts_k and cores > 1:
+        own_k = part.k * c0
+    base_m, base_n = (found[0] * _CUBE, found[1] * _CUBE) if found else (0, 0)
+    base_k = base[2] if base[2] > 0 else found[2] * c0 if found else 0
+    widest = max(base_m, base_n)
     k_steps = ceil_div(own_k, max(base_k, 1))
     line, free = base_k * (base_m + base_n) * item_bytes, core.l1_bytes - bias * _BIAS_BYTES * base_n
-    fits_l0 = base_k > 0 and 2 * widest * base_k * item_bytes <= l0_bytes and 4 * base_m * base_n <= core.l0c_bytes
+    fits_l0 = (
+        found and base_k > 0 and 2 * widest * base_k * item_bytes <= l0_bytes and 4 * base_m * base_n <= core.l0c_bytes
+    )
     if not fits_l0 or free < line:
         raise ShapeError(
             f"base blocks must fit L0A, L0B, L0C and L1, not be {base_m} x {base_n} x {base_k} "
@@ -104,17 +126,9 @@ def matmul_tiling(
         n_first = is_full and own_m + own_n * loops_m < own_n + own_m * loops_n
     double = 2 if 8 * base_m * base_n <= core.l0c_bytes else 1
     return TCubeTiling(
-        usedCoreNum=ceil_div(m, own_m) * ceil_div(n, own_n), M=m, N=n, Ka=k, Kb=k, singleCoreM=own_m, singleCoreN=own_n,
-        singleCoreK=own_k, baseM=base_m, baseN=base_n, baseK=base_k, depthA1=buffers * step, depthB1=buffers * step,
-        stepM=1, stepN=1, isBias=int(bias), iterateOrder=int(n_first),
+        usedCoreNum=ceil_div(m, own_m) * ceil_div(n, own_n) * ceil_div(k, own_k), M=m, N=n, Ka=k, Kb=k,
+        singleCoreM=own_m, singleCoreN=own_n, singleCoreK=own_k, baseM=base_m, baseN=base_n, baseK=base_k,
+        depthA1=buffers * step, depthB1=buffers * step, stepM=1, stepN=1, isBias=int(bias), iterateOrder=int(n_first),
         shareL1Size=buffers * step * line + bias * _BIAS_BYTES * base_n, shareL0CSize=4 * base_m * base_n * double,
         batchM=1, batchN=1, singleBatchM=1, singleBatchN=1, stepKa=step, stepKb=step, dbL0A=2, dbL0B=2, dbL0C=double,
     )  # fmt: skip
-
-
-def _share(m: int, n: int, cores: int) -> tuple[int, int]:
-    """Return rows and columns of a core: the cut with the smallest blocks, of these the squarest ones."""
-    rows, columns = ceil_div(m, _CUBE), ceil_div(n, _CUBE)
-    cuts = [(ceil_div(rows, i), ceil_div(columns, min(cores // i, columns))) for i in range(1, min(cores, rows) + 1)]
-    high, wide = min(cuts, key=lambda cut: (cut[0] * cut[1], cut[0] + cut[1]))
-    return min(high * _CUBE, m), min(wide * _CUBE, n)

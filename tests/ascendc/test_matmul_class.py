@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +9,8 @@ import pytest
 
 from npu_sim import ascendc
 from npu_sim.accumulation import SERIAL
-from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.compilers import CompilationError
-from npu_sim.errors import ProgramError, ShapeError
+from npu_sim.errors import ProgramError
 from npu_sim.products import get_product
 from ops.matmul.tiling import MatmulShape
 from tests.ascendc.compiler import require_compiler
@@ -407,70 +404,3 @@ def test_a_vector_core_that_never_registers_is_waited_for_in_vain(tmp_path):
 def test_types_that_the_cube_lacks_here_do_not_compile(source, types, words):
     with pytest.raises(CompilationError, match=words):
         ascendc.compile(source, f"product<{types}>")
-
-
-HOST = """
-#include <cstdio>
-#include "tiling/tiling_api.h"
-using namespace matmul_tiling;
-int main() {
-  int m, n, k, cores, item, bias, order, base[3], single[3];
-  while (scanf("%d %d %d %d %d %d %d %d %d %d %d %d %d", &m, &n, &k, &cores, &item, &bias, &order, base, base + 1,
-               base + 2, single, single + 1, single + 2) == 13) {
-    MultiCoreMatmulTiling tiling;
-    tiling.SetDim(cores);
-    DataType type = item == 4 ? DataType::DT_FLOAT : item == 2 ? DataType::DT_FLOAT16 : DataType::DT_INT8;
-    tiling.SetAType(TPosition::GM, CubeFormat::ND, type);
-    tiling.SetBType(TPosition::GM, CubeFormat::ND, type);
-    tiling.SetShape(m, n, k);
-    tiling.SetOrgShape(m, n, k);
-    tiling.SetBias(bias);
-    tiling.SetFixSplit(base[0], base[1], base[2]);
-    tiling.SetSingleShape(single[0], single[1], single[2]);
-    if (order >= 0) tiling.SetTraverse(order ? MatrixTraverse::FIRSTN : MatrixTraverse::FIRSTM);
-    optiling::TCubeTiling t;
-    int32_t words[50] = {int32_t(tiling.GetTiling(t))};
-    if (!words[0]) t.SaveToBuffer(words, sizeof words);
-    for (int word : words) printf("%d ", word);
-    printf("\\n");
-  }
-}
-"""
-
-
-def test_host_code_and_python_make_the_same_tilings(tmp_path):
-    path, program = tmp_path / "host.cpp", tmp_path / "host"
-    path.write_text(HOST)
-    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
-    rng, cases, wanted = np.random.default_rng(9), [], []
-    for _ in range(300):
-        m, n, k = (int(2 ** rng.uniform(0, 13)) for _ in range(3))
-        cores, item, bias, order = (
-            int(rng.integers(1, 49)),
-            int(rng.choice([1, 2, 4])),
-            int(rng.integers(2)),
-            int(rng.integers(-1, 2)),
-        )
-        base = [int(rng.choice([-1, 16, 64, 128, 256])) for _ in range(3)]
-        single = [-1] * 3 if rng.random() < 0.5 else [min(m, 200), min(n, 300), k]
-        cases.append(" ".join(map(str, (m, n, k, cores, item, bias, order, *base, *single))))
-        try:
-            made = ascendc.matmul_tiling(
-                m, n, k, cores=cores, item_bytes=item, bias=bool(bias), base=tuple(base), single=tuple(single),
-                n_first=None if order < 0 else bool(order), product=CHIP,
-            )  # fmt: skip
-            wanted.append(list((ctypes.c_int32 * 50).from_buffer_copy(made)))
-        except ShapeError:
-            wanted.append([-1] + [0] * 49)
-    said = subprocess.run([program], input="\n".join(cases), capture_output=True, text=True, check=True).stdout
-    assert [list(map(int, line.split())) for line in said.splitlines()] == wanted
-    assert 0 < sum(one[0] == -1 for one in wanted) < 200
-
-
-def test_a_tiling_uses_the_cores_it_is_given():
-    tiling = ascendc.matmul_tiling(4096, 4096, 1024, cores=48)
-    assert 40 <= tiling.usedCoreNum <= 48
-    with pytest.raises(ShapeError, match="base blocks must fit"):
-        ascendc.matmul_tiling(512, 512, 512, base=(256, 256, -1))
-    with pytest.raises(ShapeError, match="m must be at least 1"):
-        ascendc.matmul_tiling(0, 1, 1)

@@ -1,4 +1,4 @@
-"""The Matmul class by its configuration: what of C each field changes, constant tilings, and what is refused by name."""
+"""The Matmul class by its configuration: what of C each field changes, constant tilings, what is refused by name."""
 
 from __future__ import annotations
 
@@ -146,7 +146,8 @@ def test_a_configuration_without_sizes_needs_a_tiling(tmp_path):
 FIELDS = """
 constexpr MatmulConfig special = GetSpecialMDLConfig(true, false, 1, false, true, true);
 static_assert(special.doSpecialMDL && !special.doMultiDataLoad && special.intrinsicsCheck && special.isPerTensor);
-constexpr MatmulConfig mdl = GetMDLConfig(false, false, 2, false, false, false, true, false, true, true, false, true, true);
+constexpr MatmulConfig mdl =
+    GetMDLConfig(false, false, 2, false, false, false, true, false, true, true, false, true, true);
 static_assert(mdl.doMTE2Preload == 2 && mdl.enUnitFlag && !mdl.enableReuse && mdl.enableL1CacheUB);
 static_assert(mdl.enableKdimReorderLoad && mdl.enableL1BankConflictOptimise && !mdl.enableMixDualMaster);
 constexpr MatmulConfig share = GetIBShareNormConfig(false, false, false, BatchMode::BATCH_LARGE_THAN_L1, true, false);
@@ -156,7 +157,8 @@ constexpr MatmulConfig basic = GetBasicConfig(128, 256, 64, true, false, BatchMo
 static_assert(basic.doBasicBlock && basic.basicN == 256 && basic.batchMode == BatchMode::SINGLE_LARGE_THAN_L1);
 constexpr MatmulConfig mixed = GetMMConfig<MatmulConfigMode::CONFIG_IBSHARE>(
     MatmulFuncParams{true, false, true, false, 0, IterateOrder::ORDER_N, ScheduleType::OUTER_PRODUCT},
-    MatmulBatchParams{true, BatchMode::BATCH_LESS_THAN_L1, false}, MatmulQuantParams{true, false}, MatmulBiasParams{false});
+    MatmulBatchParams{true, BatchMode::BATCH_LESS_THAN_L1, false}, MatmulQuantParams{true, false},
+    MatmulBiasParams{false});
 static_assert(mixed.intrinsicsCheck && mixed.enableDoubleCache && mixed.scheduleType == ScheduleType::OUTER_PRODUCT);
 static_assert(mixed.isNBatch && !mixed.isBiasBatch && mixed.isPerTensor && !mixed.enableSetBias && mixed.doIBShareNorm);
 constexpr MatmulConfig listed{false, false, true, 0, 0, 0, false, false, false, false, 2, 0, 0, 0, 0, 0, 0, 0, true};

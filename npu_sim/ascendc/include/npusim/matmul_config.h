@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "kernel_tiling/kernel_tiling.h"
+#include "npusim/matmul_cut.h"
 
 enum class CubeFormat { ND = 0, NZ, ZN, ZZ, NN, ND_ALIGN, SCALAR, VECTOR, ROW_MAJOR = 0, COLUMN_MAJOR = 8 };
 enum class LayoutMode { NONE = 0, BSNGD, SBNGD, BNGS1S2, NORMAL };
@@ -237,18 +238,6 @@ inline TCubeTiling with_constants(const MatmulApiStaticTiling& constants, const 
     if (from[i] != -1) to[i] = from[i];
   return all;
 }
-
-// Steps of K in L1: our own rule for A and B alike, of host tilings (matmul_tiling.h) and of constant ones.
-struct L1Steps {
-  int64_t step, buffers, line;
-  bool is_full;
-};
-constexpr L1Steps l1_steps(int64_t k, int64_t base_m, int64_t base_n, int64_t base_k, int64_t item, int64_t free) {
-  int64_t count = (k + base_k - 1) / base_k, line = base_k * (base_m + base_n) * item, half = free / (2 * line);
-  int64_t step = half < count ? half : count;
-  bool is_full = step == count;
-  return {step < 1 ? 1 : step, step < 1 || is_full ? 1 : 2, line, is_full};
-}
 }  // namespace npusim
 
 namespace AscendC {
@@ -285,7 +274,8 @@ constexpr MatmulApiStaticTiling GetMatmulApiTiling(const MatmulConfig& config, i
   t.N = t.singleCoreN = int32_t(config.singleCoreN);
   t.Ka = t.Kb = t.singleCoreK = int32_t(config.singleCoreK);
   int64_t bias = config.enableSetBias ? 4 * int64_t(t.baseN) : 0;
-  npusim::L1Steps steps = npusim::l1_steps(t.singleCoreK, t.baseM, t.baseN, t.baseK, sizeof(typename A::T), l1_bytes - bias);
+  auto steps = matmul_tiling::rule::l1_steps(t.singleCoreK, t.baseM, t.baseN, t.baseK, sizeof(typename A::T),
+                                            l1_bytes - bias);
   t.stepM = t.stepN = 1;
   t.stepKa = t.stepKb = int32_t(steps.step);
   t.depthA1 = t.depthB1 = int32_t(steps.step * steps.buffers);
