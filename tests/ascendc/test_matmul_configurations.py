@@ -283,3 +283,54 @@ def test_the_order_of_blocks_of_an_outer_product(tmp_path, order, transposed):
     exact = run(kernel, 32, 48, 16, ascendc.matmul_tiling(32, 48, 16, base=(16, 16, 16), n_first=False), c, how=1)
     blocks = exact.reshape(2, 16, 3, 16).transpose((2, 0, 1, 3) if transposed else (0, 2, 1, 3))
     assert np.array_equal(c, blocks.reshape(6, 16, 16))
+
+
+IN_L0C = """
+#include "kernel_operator.h"
+#define ASCENDC_CUBE_ONLY
+#include "lib/matmul_intf.h"
+using namespace AscendC;
+__global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR c, int32_t rounds, GM_ADDR tiling) {
+  GET_TILING_DATA_WITH_STRUCT(TCubeTiling, t, tiling);
+  TPipe pipe;
+  using In = MatmulType<TPosition::GM, CubeFormat::ND, half>;
+  using Sum = typename GetMmDstType<half>::Type;
+  Matmul<In, In, MatmulType<TPosition::CO1, CubeFormat::NZ, Sum>, In, CFG_NORM,
+         MatmulCallBackFunc<nullptr, nullptr, nullptr>, Impl::Detail::MatmulPolicy> mm;
+  REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), mm, &t);
+  GlobalTensor<half> A, B; GlobalTensor<float> C;
+  A.SetGlobalBuffer((__gm__ half*)a); B.SetGlobalBuffer((__gm__ half*)b); C.SetGlobalBuffer((__gm__ float*)c);
+  TQue<TPosition::CO1, Impl::QUEUE_DEPTH> sums;
+  int32_t blocks = (t.N + t.baseN - 1) / t.baseN;
+  pipe.InitBuffer(sums, 1, t.baseM * blocks * t.baseN * sizeof(Sum));
+  LocalTensor<Sum> all = sums.AllocTensor<Sum>();
+  for (int32_t round = 0; round < rounds; round++) {
+    mm.SetTensorA(A); mm.SetTensorB(B);
+    for (int32_t i = 0; i < blocks; i++) mm.Iterate(round > 0, all[i * t.baseM * t.baseN]);
+  }
+  sums.EnQue(all);
+  all = sums.DeQue<Sum>();
+  FixpipeParamsV220 how;
+  how.mSize = t.M; how.nSize = t.N; how.srcStride = (t.M + 15) / 16 * 16; how.dstStride = t.N;
+  Fixpipe<float, Sum, CFG_ROW_MAJOR>(C, all, how);
+  sums.FreeTensor(all);
+  mm.End();
+}
+"""
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(32, 96, 64), (20, 80, 40), (16, 32, 16)])
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_blocks_may_be_computed_into_a_place_of_l0c(tmp_path, m, n, k, rounds):
+    path = tmp_path / "product.cpp"
+    path.write_text(IN_L0C)
+    kernel = ascendc.compile(path, "product", kind="cube")
+    tiling = ascendc.matmul_tiling(m, n, k, base=(32 if m > 16 else 16, 32, 32))
+    tiling.baseM = -(-m // 16) * 16
+    a, b, c = numbers(1, m, k), numbers(2, k, n), np.zeros((m, n), np.float32)
+    done = kernel(a, b, c, rounds, tiling=tiling, outputs=[2], accumulation=SERIAL)
+    assert np.array_equal(c, rounds * (a.astype(np.float32) @ b.astype(np.float32)))
+    assert done.findings == ()
+    path.write_text(IN_L0C.replace("mm.Iterate(round > 0, all[i * t.baseM * t.baseN])", "mm.Iterate()"))
+    with pytest.raises(ascendc.KernelError, match="must be given where to compute in L0C"):
+        ascendc.compile(path, "product", kind="cube")(a, b, c, 1, tiling=tiling, outputs=[2])

@@ -73,6 +73,69 @@ def test_host_code_and_python_make_the_same_tilings(tmp_path):
     assert 0 < sum(one[0] == -1 for one in wanted) < 200
 
 
+CALLS = """
+#include <cstdio>
+#include "tiling/tiling_api.h"
+using namespace matmul_tiling;
+template <class T> void tell(T& tiling) {
+  ::TCubeTiling t{};
+  int result = tiling.GetTiling(t);
+  printf("%d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d %d\\n", result, t.usedCoreNum,
+         t.singleCoreM, t.singleCoreN, t.singleCoreK, t.baseM, t.baseN, t.baseK, t.stepM, t.stepN, t.stepKa, t.depthA1,
+         t.depthB1, t.iterateOrder, t.BatchNum, t.ALayoutInfoB, t.BLayoutInfoS, t.CLayoutInfoS2, t.CLayoutInfoG);
+}
+int main() {
+  int how, m, n, k;
+  while (scanf("%d %d %d %d", &how, &m, &n, &k) == 4) {
+    MultiCoreMatmulTiling many;
+    BatchMatmulTiling batches;
+    many.SetDim(8);
+    many.SetOrgShape(m, n, k);  // without SetShape the whole
+    batches.SetShape(m, n, k);
+    if (how == 1) many.SetMatmulConfigParams(MatmulConfigParams(1, false, ScheduleType::N_BUFFER_33));
+    if (how == 2) many.SetMatmulConfigParams(1, false, ScheduleType::OUTER_PRODUCT, MatrixTraverse::FIRSTN);
+    if (how == 3) many.SetMatmulConfigParams(0, false, ScheduleType::OUTER_PRODUCT, MatrixTraverse::FIRSTM);
+    if (how == 4) many.SetSparse(true);
+    if (how == 5) many.SetAType(TPosition::GM, CubeFormat::ND, DataType::DT_INT4);
+    if (how == 6) many.SetDequantType(DequantType::TENSOR), many.SetBufferSpace(64 * 1024);
+    if (how == 7) batches.SetBatchInfoForNormal(3, 6, m, n, k), batches.SetBatchNum(6);
+    if (how == 8) batches.SetCLayout(1, m, 2, 5, n);
+    if (how >= 7) tell(batches);
+    else tell(many);
+  }
+}
+"""
+
+
+def test_calls_that_change_a_tiling(tmp_path):
+    path, program = tmp_path / "host.cpp", tmp_path / "host"
+    path.write_text(CALLS)
+    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
+    cases = [(0, 256, 512, 192), (1, 256, 512, 192), (1, 256, 512, 256), (2, 512, 512, 64), (2, 512, 512, 128),
+             (3, 512, 512, 128), (4, 64, 64, 64), (5, 64, 64, 64), (6, 512, 512, 512), (7, 32, 48, 64),
+             (8, 32, 48, 64)]  # fmt: skip
+    text = "\n".join(" ".join(map(str, case)) for case in cases)
+    said = subprocess.run([program], input=text, capture_output=True, text=True, check=True).stdout
+    plain, nine, deep, columns, long, rows, sparse, nibbles, scaled, normal, laid = (
+        list(map(int, line.split())) for line in said.splitlines()
+    )
+    assert plain[0] == 0
+    assert plain[1] == 8
+    # A of up to three blocks by three stays in L1, and two turns of B
+    assert nine[:5] == [0, 2, 256, 256, 192]
+    assert nine[5:13] == [128, 256, 64, 2, 1, 3, 6, 6]
+    assert deep[0] == long[0] == sparse[0] == nibbles[0] == -1
+    # two blocks of the extent that is not the first one's, where L0C holds two
+    assert columns[8:10] == [2, 1]
+    assert columns[13] == 1
+    assert rows[8:10] == [1, 2]
+    assert rows[6] * rows[5] * 8 <= 128 * 1024
+    assert scaled[0] == 0
+    assert scaled[11] * scaled[5] * scaled[7] * 2 + scaled[12] * scaled[6] * scaled[7] * 2 + scaled[6] * 8 <= 64 * 1024
+    assert normal[14:] == [6, 3, 48, 48, 1]
+    assert laid[16:] == [0, 48, 5]
+
+
 MADE = (
     ((160, 160, 256, 40, 1), (40, 16), (48, 16, 256)),
     ((756, 2938, 9, 48, 0), (192, 246), (128, 256, 16)),

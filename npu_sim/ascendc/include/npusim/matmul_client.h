@@ -17,7 +17,7 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
   using typename Local::AT;
   using typename Local::BT;
   using typename Local::CT;
-  using Problem = npusim::Product<AT, BT, typename Local::BiasT>;
+  using typename Local::Problem;
 
   // Where a block goes: its place in a matrix in memory.
   struct Target {
@@ -108,6 +108,40 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
   void WaitIterateAll(Here here = Here::now()) {
     if (is_client()) settle(here, 0);
   }
+
+  void SetBatchNum(int32_t a, int32_t b, Here here = Here::now()) {
+    if (is_client()) npusim::refuse(here, "SetBatchNum must be called in kernels of Cube cores alone");
+    Local::SetBatchNum(a, b);
+  }
+  template <bool sync = true, bool waits = false>
+  void IterateBatch(const GlobalTensor<CT>& gm, uint32_t a, uint32_t b, bool sequential, uint32_t stride_a = 0,
+                    uint32_t stride_b = 0, uint32_t stride_c = 0, bool partial = false, uint8_t atomic = 0,
+                    Here here = Here::now()) {
+    this->template iterates<ITERATE_MODE_BATCH>(here, "IterateBatch");
+    compute_batches<sync>(here, gm, {a, b, stride_a, stride_b}, sequential, partial, atomic);
+  }
+  template <bool sync = true>
+  void IterateBatch(const LocalTensor<CT>&, uint32_t, uint32_t, bool, uint32_t = 0, uint32_t = 0, uint32_t = 0, bool = false,
+                    uint8_t = 0, Here here = Here::now()) {
+    npusim::refuse(here, "IterateBatch into a LocalTensor is not modelled");
+  }
+  // So many calls of IterateBatch, into the memory of SetWorkspace.
+  template <bool sync = true, bool waits = false>
+  void IterateNBatch(uint32_t loops, uint32_t a, uint32_t b, bool sequential, uint32_t stride_a = 0, uint32_t stride_b = 0,
+                     uint32_t = 0, Here here = Here::now()) {
+    this->template iterates<ITERATE_MODE_N_BATCH>(here, "IterateNBatch");
+    this->check_many(here);
+    this->taken = 0;
+    compute_batches<sync>(here, this->workspace, {loops * a, loops * b, stride_a, stride_b}, sequential, false, 0);
+  }
+  template <bool sync = false>
+  GlobalTensor<CT> GetBatchTensorC(uint32_t a, uint32_t b, bool = false, Here here = Here::now()) {
+    static_assert(C::layout == LayoutMode::BNGS1S2 || C::layout == LayoutMode::NORMAL,
+                  "GetBatchTensorC is modelled of C with LayoutMode BNGS1S2 and NORMAL");
+    if (is_client()) settle(here, 0);
+    return this->next_batch(a > b ? a : b);
+  }
+  void WaitIterateBatch(Here here = Here::now()) { WaitIterateAll(here); }
   void End(Here here = Here::now()) {
     if (!is_client()) return Local::End(here);
     settle(here, 0);
@@ -132,16 +166,7 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
   }
   void serve_all(Here here, const Problem& problem, const GlobalTensor<CT>& gm, int atomic, bool sequential,
                  int64_t vector) {
-    const TCubeTiling& t = this->cube.tiling();
-    npusim::Walk walk = this->cube.walk(problem);
-    while (walk.next()) {
-      LocalTensor<npusim::Sum<AT>> block;
-      this->cube.compute(here, problem, vector, walk, block, false);
-      this->cube.store(here, problem, walk, block, gm, sequential ? 0 : walk.m * t.baseM,
-                       sequential ? 0 : walk.n * t.baseN, sequential ? t.baseM : problem.c_rows,
-                       sequential ? t.baseN : problem.c_columns, C::format == CubeFormat::NZ, atomic);
-    }
-    this->cube.forget(here, vector);
+    this->product(here, problem, gm, atomic, sequential, vector);
     npusim::answer(here, index, vector);
   }
 
@@ -157,6 +182,24 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
   LocalTensor<AT> a_in_ub;
   LocalTensor<BT> b_in_ub;
 
+  template <bool sync>
+  void compute_batches(Here here, const GlobalTensor<CT>& gm, const npusim::Batches& all, bool sequential, bool partial,
+                       uint8_t atomic) {
+    if (!is_client()) return Local::run_batches(here, gm, all, partial, atomic, sequential);
+    settle(here, npusim::MAX_OPEN - 1);
+    if (a_in_ub.space() == npusim::space::UB || b_in_ub.space() == npusim::space::UB)
+      npusim::refuse(here, "IterateBatch is modelled of A and B in memory");
+    prepare(here);
+    this->check_batch(here, tiling, all, partial, atomic);
+    open++;
+    npusim::post(here, index, [problem = this->problem, all, gm, atomic, sequential, here,
+                               vector = npusim::self->sub_block](void* server) {
+      Server& own = *(Server*)server;
+      own.products(here, problem, all, gm, atomic, sequential, vector);
+      npusim::answer(here, own.index, vector);
+    });
+    if (sync) settle(here, 0);
+  }
   static bool is_client() { return npusim::is_split && npusim::self->is_vector && npusim::has_both_kinds(); }
   template <class T> static const LocalTensor<T>& in_ub(Here here, const LocalTensor<T>& tensor, const char* call) {
     if (tensor.space() != npusim::space::UB)

@@ -193,6 +193,7 @@ struct Manner {
   bool is_partial = false;    // each turn computes one baseK of a block
   bool is_reordered = false;  // each core begins with other steps of K
   bool splits_channels = false;
+  bool has_sums = true;  // in L0C; else each block is given a place there
   enum Blocks { ALL, UPPER, LOWER } blocks = ALL;  // by the numbers of rows and columns of blocks
 };
 
@@ -264,7 +265,7 @@ template <class A, class B, class C, class Bias> class CubeProduct {
       pipe.InitBuffer(bias_, 1, uint32_t(t.baseN * int64_t(sizeof(Bias))), here);
       pipe.InitBuffer(table_, uint32_t(t.baseN * 4), here);
     }
-    pipe.InitBuffer(out_, uint8_t(t.dbL0C >= 2 ? 2 : 1), uint32_t(t.baseM * t.baseN * 4), here);
+    if (manner.has_sums) pipe.InitBuffer(out_, uint8_t(t.dbL0C >= 2 ? 2 : 1), uint32_t(t.baseM * t.baseN * 4), here);
     is_ready_ = true;
   }
   bool is_ready() const { return is_ready_; }
@@ -276,12 +277,12 @@ template <class A, class B, class C, class Bias> class CubeProduct {
 
   // Computes the block that the walk stands at; `into` holds it, and is continued if it holds one already.
   void compute(Here here, const Problem& p, int64_t owner, const Walk& at, AscendC::LocalTensor<Sum<A>>& into,
-               bool continues) {
+               bool continues, bool is_given = false) {
     int64_t m_at = at.m * t_.baseM, n_at = at.n * t_.baseN;
     int64_t m = p.m - m_at < t_.baseM ? p.m - m_at : t_.baseM, n = p.n - n_at < t_.baseN ? p.n - n_at : t_.baseN;
     // one row alone would switch the Cube to vectors
     int64_t rows = m == 1 ? 16 : m;
-    if (!continues) into = out_.template AllocTensor<Sum<A>>(here);
+    if (!continues && !is_given) into = out_.template AllocTensor<Sum<A>>(here);
     // L0B holds whole squares
     int64_t columns = sizeof(B) == 1 && p.b.turns ? up(n, 32) : n;
     bool starts = !continues, has_bias = p.has_bias && starts;

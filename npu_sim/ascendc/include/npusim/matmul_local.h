@@ -24,7 +24,7 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
 
   using Base::cfg;
   static constexpr npusim::Manner manner{cfg.isPartialOutput, cfg.enableKdimReorderLoad && cfg.doMultiDataLoad,
-                                         cfg.isEnableChannelSplit, npusim::Manner::Blocks(int(blocks))};
+                                         cfg.isEnableChannelSplit, C::pos != TPosition::CO1, npusim::Manner::Blocks(int(blocks))};
 
   void Init(const TCubeTiling* given, TPipe* pipe = nullptr, Here here = Here::now()) {
     if (!npusim::has_cube()) return;
@@ -53,6 +53,15 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
     if (blocks != Blocks::ALL) npusim::refuse(here, "Iterate must not be called with a triangular policy: IterateAll must");
     return advance(partial, here);
   }
+  // Into a place of L0C, in fractals; what reads it waits by the queue that the place is of.
+  template <bool sync = true>
+  bool Iterate(bool partial, const LocalTensor<npusim::Sum<AT>>& into, Here here = Here::now()) {
+    static_assert(C::pos == TPosition::CO1, "Iterate into a LocalTensor must be of C in TPosition::CO1");
+    this->template iterates<ITERATE_MODE_NORMAL>(here, "Iterate");
+    if (npusim::has_cube() && into.space() != npusim::space::L0C)
+      npusim::refuse(here, "Iterate must be into L0C, not into %s", npusim::space_name(into.space()));
+    return advance(partial, here, &into);
+  }
   template <bool sync = true>
   void GetTensorC(const GlobalTensor<CT>& gm, uint8_t atomic = 0, bool sequential = false, Here here = Here::now()) {
     this->template allowed<cfg.enableGetTensorC>(here, "GetTensorC", "enableGetTensorC");
@@ -73,6 +82,19 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
     npusim::passed_over(here, "IterateAll into a LocalTensor");
   }
   void WaitIterateAll() {}
+
+  // Several products of matrices that lie as the tiling says.
+  void SetBatchNum(int32_t a, int32_t b) { batches = {a, b}; }
+  template <bool sync = true, bool waits = false>
+  void IterateBatch(const GlobalTensor<CT>& gm, bool partial, uint8_t atomic, bool sequential, uint32_t stride_a = 0,
+                    uint32_t stride_b = 0, uint32_t = 0, Here here = Here::now()) {
+    this->template iterates<ITERATE_MODE_BATCH>(here, "IterateBatch");
+    if (!npusim::has_cube()) return;
+    npusim::Batches all = batches.a ? batches : npusim::Batches{cube.tiling().BatchNum, cube.tiling().BatchNum};
+    all.stride_a = stride_a;
+    all.stride_b = stride_b;
+    run_batches(here, gm, all, partial, atomic, sequential);
+  }
   void End(Here here = Here::now()) {
     if (npusim::has_cube() && cube.is_ready()) cube.forget(here, 0);
     this->is_walking = false;
@@ -81,11 +103,47 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
   void WaitGetTensorC() {}
   npusim::CubeProduct<AT, BT, CT, BiasT> cube;
 
+ protected:
+  using Problem = npusim::Product<AT, BT, BiasT>;
+  npusim::Batches batches{};
+
+  // All of a product, for one who asks.
+  void product(Here here, const Problem& p, const GlobalTensor<CT>& gm, int atomic, bool sequential, int64_t owner) {
+    const TCubeTiling& t = cube.tiling();
+    npusim::Walk walk = cube.walk(p);
+    while (walk.next()) {
+      LocalTensor<npusim::Sum<AT>> block;
+      cube.compute(here, p, owner, walk, block, false);
+      cube.store(here, p, walk, block, gm, sequential ? 0 : walk.m * t.baseM, sequential ? 0 : walk.n * t.baseN,
+                 sequential ? t.baseM : p.c_rows, sequential ? t.baseN : p.c_columns, C::format == CubeFormat::NZ, atomic);
+    }
+    cube.forget(here, owner);
+  }
+  void run_batches(Here here, const GlobalTensor<CT>& gm, const npusim::Batches& all, bool partial, uint8_t atomic,
+                   bool sequential) {
+    if (!npusim::has_cube()) return;
+    if (!cube.is_ready()) npusim::refuse(here, "IterateBatch must come behind Init (REGIST_MATMUL_OBJ)");
+    this->complete();
+    this->check(here);
+    this->check_batch(here, cube.tiling(), all, partial, atomic);
+    products(here, this->problem, all, gm, atomic, sequential, 0);
+  }
+  void products(Here here, const Problem& p, const npusim::Batches& all, const GlobalTensor<CT>& gm, int atomic,
+                bool sequential, int64_t owner) {
+    for (int64_t i = 0; i < all.count(); i++) {
+      Problem one = p;
+      one.version = this->another();
+      int64_t at = npusim::take_one(one, cube.tiling(), A::layout, C::layout, C::format == CubeFormat::NZ, cfg.isBiasBatch,
+                                    all, i);
+      product(here, one, gm[uint64_t(at)], atomic, sequential, owner);
+    }
+  }
+
  private:
   LocalTensor<npusim::Sum<AT>> held;
   bool is_held = false;
 
-  bool advance(bool partial, Here here) {
+  bool advance(bool partial, Here here, const LocalTensor<npusim::Sum<AT>>* into = nullptr) {
     if (!npusim::has_cube()) return false;
     if (!this->is_walking) {
       this->complete();
@@ -99,6 +157,12 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
       cube.forget(here, 0);
       this->is_walking = false;
       return false;
+    }
+    if (C::pos == TPosition::CO1) {
+      if (!into) npusim::refuse(here, "Iterate of C in TPosition::CO1 must be given where to compute in L0C");
+      LocalTensor<npusim::Sum<AT>> there = *into;
+      cube.compute(here, this->problem, 0, this->walk, there, partial, true);
+      return true;
     }
     if (is_held && !partial) npusim::refuse(here, "Iterate must come behind GetTensorC of the block before");
     cube.compute(here, this->problem, 0, this->walk, held, is_held);

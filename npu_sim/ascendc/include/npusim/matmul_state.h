@@ -1,5 +1,6 @@
 // What both forms of the Matmul class have: operands and sizes of the next product, and what it may be.
 #pragma once
+#include "npusim/matmul_batch.h"
 #include "npusim/matmul_service.h"
 
 namespace npusim {
@@ -85,7 +86,15 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   }
   uint8_t GetSubBlockIdx() const { return uint8_t(sub_block); }
   template <class T> void SetLocalWorkspace(const AscendC::LocalTensor<T>&) {}
-  template <class... T> void SetWorkspace(const T&...) {}
+  // Where IterateNBatch puts what it computes.
+  template <class T> void SetWorkspace(const AscendC::GlobalTensor<T>& memory) {
+    workspace.SetGlobalBuffer((CT*)memory.GetPhyAddr());
+    has_workspace = true;
+  }
+  template <class T> void SetWorkspace(T* memory, int = 0) {
+    workspace.SetGlobalBuffer((CT*)memory);
+    has_workspace = true;
+  }
 
  protected:
   Product<AT, BT, BiasT> problem;
@@ -93,6 +102,9 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   Walk walk;
   bool is_walking = false;
   int sub_block = 0;
+  AscendC::GlobalTensor<CT> workspace;
+  bool has_workspace = false;
+  int64_t taken = 0;  // matrices that GetBatchTensorC has given
 
   // A call that a configuration says is never made is compiled away on a device.
   template <bool is_allowed> static void allowed(Here here, const char* call, const char* field) {
@@ -137,9 +149,27 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   }
   // Another product: from the first block on, with nothing of what is in L1.
   void begin() {
-    static int64_t versions = 0;
-    problem.version = ++versions;
+    problem.version = another();
     is_walking = false;
+  }
+  static int64_t another() {
+    static int64_t versions = 0;
+    return ++versions;
+  }
+  void check_batch(Here here, const TCubeTiling& t, const Batches& all, bool partial, uint8_t atomic) const {
+    check_batches(here, t, A::layout, C::layout, all);
+    if (partial) refuse(here, "IterateBatch with enPartialSum is not modelled");
+    if (atomic > 1) refuse(here, "IterateBatch enAtomic must be 0 or 1 (add), not %d", int(atomic));
+    if (problem.a.is_local || problem.b.is_local) refuse(here, "IterateBatch is modelled of A and B in memory");
+  }
+  void check_many(Here here) const {
+    if (!cfg.isNBatch) refuse(here, "IterateNBatch must come with MatmulConfig isNBatch true");
+    if (!has_workspace) refuse(here, "IterateNBatch must come behind SetWorkspace");
+  }
+  AscendC::GlobalTensor<CT> next_batch(int64_t count) {
+    AscendC::GlobalTensor<CT> from = workspace[uint64_t(taken * problem.m * problem.n)];
+    taken += count;
+    return from;
   }
 
   void set_a(const AscendC::GlobalTensor<AT>& gm, bool turns) {

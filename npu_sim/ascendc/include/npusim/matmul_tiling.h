@@ -128,14 +128,16 @@ class MatmulApiTiling {
     rule::Room room{L0_BYTES / 1024, L0_BYTES / 1024, l0c_bytes / 1024, is_bias, item == 1 ? 2 : 1, item == 4 ? 2 : 1};
     bool is_nine = schedule == ScheduleType::N_BUFFER_33;  // blocks of A in L1: at most three by three
     rule::Base given{fix_m > 0 ? parts(fix_m, 16) : 0, fix_n > 0 ? parts(fix_n, 16) : 0, 0};
+    if (is_nine && !is_given) {  // rows for three blocks of A, columns by what cores are left
+      int64_t high = given.m ? given.m : least(8, up(product.m, room.unit)), wide = given.n ? given.n : 16;
+      cut = {least(product.m, 3 * high), product.n, product.k, parts(product.m, 3 * high), 1, 1};
+      if (cut.rows > cores) return -1;
+      cut.columns = least(cores / cut.rows, parts(product.n, wide));
+      cut.n = parts(product.n, cut.columns);
+    }
     rule::Base base = rule::base_block(cut.m, cut.n, cut.k, given, room);
     if (fix_k > 0 && given.m && given.n) base = {given.m, given.n, fix_k / c0};
     int64_t base_m = base.m * 16, base_n = base.n * 16, base_k = fix_k > 0 ? fix_k : base.k * c0;
-    if (!is_given && is_nine) {
-      cut.rows = parts(all_m, 3 * (base_m ? base_m : 1));
-      if (cut.rows > cores) return -1;
-      cut.columns = least(cores / cut.rows, parts(all_n, base_n ? base_n : 1));
-    }
     // what the last core has beside the matrix, its kernel leaves off
     if (!is_given && cores > 1) m = parts(up(m, 16), cut.rows), n = parts(up(n, 16), cut.columns);
     if (!is_given && cuts_k && cores > 1) k = cut.k * c0;
