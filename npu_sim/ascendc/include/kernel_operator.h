@@ -1,6 +1,6 @@
 // Ascend C for kernels that npu_sim.ascendc runs: public names, every call of which appends rows.
 #pragma once
-#include "npusim/cube.h"
+#include "npusim/fixpipe.h"
 #include "npusim/registers.h"
 #include "npusim/library.h"
 #include "npusim/cumsum.h"

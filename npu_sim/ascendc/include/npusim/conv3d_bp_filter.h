@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "kernel_tiling/kernel_tiling.h"
-#include "npusim/cube.h"
+#include "npusim/fixpipe.h"
 #include "npusim/system.h"
 
 namespace ConvCommonApi {

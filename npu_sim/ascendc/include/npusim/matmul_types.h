@@ -1,7 +1,7 @@
 // Names of the Matmul class that its users write beside configurations: types of operands, callbacks, policies.
 #pragma once
 #include "npusim/matmul_config.h"
-#include "npusim/cube.h"
+#include "npusim/fixpipe.h"
 #include "npusim/system.h"
 
 struct MatrixOffset {
