@@ -130,8 +130,8 @@ def cut(p: Whole, cores: int, l1_bytes: int) -> Cut:
     alike_m, alike_n = (p.m, p.n) if p.cuts_k else (_rounded(p.m), _rounded(p.n))
     if p.m * p.n <= min(cores, 128) and max(p.m, p.n) * p.k <= 128:
         m, n = (one if one <= 32 else ceil_div(_rounded(one), _rounded(one) // 32) for one in (p.m, p.n))
-        depths = (i for i in range(2, cores + 1) if p.k % i == 0)
-        depth = next(depths, 1) if p.cuts_k and p.k > 32 else 1
+        divisors = (i for i in range(2, cores + 1) if p.k % i == 0)
+        depth = next(divisors, 1) if p.cuts_k and p.k > 32 else 1
         return Cut(m, n, p.k // depth, ceil_div(p.m, m), ceil_div(p.n, n), depth)
     depths = _counts(p.k, p.k, cores, None) if p.cuts_k else [1]
     best, best_turns, best_load, best_cores, is_wide = Cut(p.m, p.n, p.k), inf, inf, 1, False

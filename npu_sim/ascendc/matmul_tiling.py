@@ -94,11 +94,11 @@ def matmul_tiling(
     whole = Whole(ceil_div(own_m, _CUBE), ceil_div(own_n, _CUBE), ceil_div(own_k, c0), a_turned, b_turned, cuts_k)
     part = cut(whole, 1 if is_given else cores, core.l1_bytes - _L1_RESERVED)
     l0_bytes = min(core.l0a_bytes, core.l0b_bytes)
-    given = tuple(ceil_div(max(one, 0), _CUBE) for one in base[:2])
+    given = ceil_div(max(base[0], 0), _CUBE), ceil_div(max(base[1], 0), _CUBE)
     room = Room(
         l0_bytes // 1024, l0_bytes // 1024, core.l0c_bytes // 1024, bias, 1 + (item_bytes == 1), 1 + (item_bytes == 4)
     )
-    found = base_block(part, (given[0], given[1]), room)
+    found = base_block(part, given, room)
     if base[2] > 0 and all(given):
         found = (*given, 0)
     if not is_given and cores > 1:
