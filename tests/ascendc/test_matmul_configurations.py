@@ -125,7 +125,8 @@ def test_constant_tilings_stand_in_for_those_at_run_time(made, kind, m, n, k, wh
 
 
 def test_constants_may_be_changed_before_they_are_used(tmp_path):
-    kernel = made(
+    kernel = build(
+        tmp_path,
         base="GetMMConfig<MatmulConfigMode::CONFIG_NORM>(MatmulShapeParams{48, 80, 96, 16, 16, 32})",
         final="[] { auto t = GetMatmulApiTiling<Left, Left, Out, Bias>(EDITED, 65536); t.stepKa = t.stepKb = 2; "
               "t.depthA1 = 4; t.depthB1 = 2; return t; }()",
@@ -137,7 +138,7 @@ def test_constants_may_be_changed_before_they_are_used(tmp_path):
 
 
 def test_a_configuration_without_sizes_needs_a_tiling(tmp_path):
-    kernel = made(given="(TCubeTiling*)nullptr")
+    kernel = build(tmp_path, given="(TCubeTiling*)nullptr")
     tiling = ascendc.matmul_tiling(32, 32, 32)
     with pytest.raises(ascendc.KernelError, match="Matmul must be given its tiling first"):
         run(kernel, 32, 32, 32, tiling, np.zeros((32, 32), np.float32))
