@@ -189,6 +189,11 @@ def test_what_is_not_modelled_does_not_compile(tmp_path, edit):
         build(tmp_path, edit=f"c.{edit}")
 
 
+def test_callbacks_do_not_compile(tmp_path):
+    with pytest.raises(CompilationError, match="callbacks of Matmul are not modelled"):
+        build(tmp_path, policy=", MatmulCallBackFunc<nullptr, &::abort>")
+
+
 @pytest.mark.parametrize("policy", ["SplitMMatmulPolicy", "SplitNMatmulPolicy", "MatmulWithScalePolicy"])
 def test_policies_that_are_not_modelled_do_not_compile(tmp_path, policy):
     with pytest.raises(CompilationError, match="Matmul is modelled with MatmulPolicy, NBuffer33MatmulPolicy"):

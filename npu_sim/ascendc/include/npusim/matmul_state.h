@@ -18,6 +18,7 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   using BT = typename B::T;
   using CT = typename C::T;
   using BiasT = typename Bias::T;
+  static_assert(sizeof(CB) > 0);  // says what is wrong with its callbacks
   static_assert(std::is_same_v<AT, BT>, "Matmul of two operand types is not modelled");
   template <class T, class... U> static constexpr bool is_one_of = (std::is_same_v<T, U> || ...);
   static_assert(is_one_of<AT, half, bfloat16_t, float, int8_t>, "Matmul is modelled of half, bfloat16_t, float and int8_t");

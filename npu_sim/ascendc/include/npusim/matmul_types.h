@@ -20,7 +20,9 @@ struct MatmulType {
   static constexpr LayoutMode layout = order;
 };
 
-template <auto...> struct MatmulCallBackFunc {};
+template <auto... calls> struct MatmulCallBackFunc {
+  static_assert((std::is_null_pointer_v<decltype(calls)> && ...), "callbacks of Matmul are not modelled by this emulator");
+};
 
 // Which blocks are computed, and how they are loaded; all by their names alone.
 namespace Impl {
