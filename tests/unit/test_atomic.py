@@ -109,7 +109,7 @@ def test_specials_of_half_depend_on_the_overflow_mode():
 def test_instructions_with_a_log_equal_direct_ones_and_fit_the_demand(op):
     rng = np.random.default_rng([2, op])
     logged = 0
-    for instance in candidates(op, 4, 160):
+    for instance in candidates(op, 4, 240):
         rows = instance.rows
         if not rows[-1]["mode"] & Mode.ATOMIC:
             continue
