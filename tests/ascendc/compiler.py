@@ -1,9 +1,10 @@
-"""A compiler for the tests of kernels in C++, which are skipped without one."""
+"""A compiler for the tests of kernels in C++, which are skipped without one, and what several of them compile."""
 
 from __future__ import annotations
 
 import pytest
 
+from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.compilers import find_compiler
 from npu_sim.errors import NpuSimError
 
@@ -14,3 +15,35 @@ def require_compiler():
         return find_compiler()
     except NpuSimError as error:
         pytest.skip(str(error), allow_module_level=True)
+
+
+def host_program(folder, text):
+    """Compile the host code ``text`` in ``folder`` and return the path of the program."""
+    path, program = folder / "host.cpp", folder / "host"
+    path.write_text(text)
+    options = ["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}"]
+    find_compiler().run([*options, str(path), "-o", str(program)], str(path))
+    return program
+
+
+PARTS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+template <class T> struct Part {  // of UB, with what lies in global memory
+  TBuf<TPosition::VECCALC> buffer; LocalTensor<T> local; GlobalTensor<T> global; uint32_t count;
+  Part(TPipe& pipe, GM_ADDR place, uint32_t n, bool comes = true) : count(n) {
+    pipe.InitBuffer(buffer, (n * sizeof(T) + 31) / 32 * 32);
+    local = buffer.template Get<T>(); local.SetSize(n); global.SetGlobalBuffer((__gm__ T*)place);
+    if (comes) DataCopyPad(local, global, DataCopyExtParams(1, n * sizeof(T), 0, 0, 0), DataCopyPadExtParams<T>());
+  }
+  void leave() { DataCopyPad(global, local, DataCopyExtParams(1, count * sizeof(T), 0, 0, 0)); }
+};
+template <class F> void with_room(TPipe& pipe, uint32_t room, F call) {
+  TBuf<TPosition::VECCALC> buffer;
+  if (room) pipe.InitBuffer(buffer, room);
+  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
+  if (room) call(buffer.Get<uint8_t>()); else call();
+  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+}
+"""
+"""Tensors of a kernel in UB; between its copies a call with a temporary buffer of ``room`` bytes, 0: without one."""

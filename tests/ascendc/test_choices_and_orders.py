@@ -8,30 +8,11 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
-from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import PARTS, host_program, require_compiler
 
-compiler = require_compiler()
+require_compiler()
 
 KERNEL = """
-#include "kernel_operator.h"
-using namespace AscendC;
-template <class T> struct Part {  // of UB, with what lies in global memory
-  TBuf<TPosition::VECCALC> buffer; LocalTensor<T> local; GlobalTensor<T> global; uint32_t count;
-  Part(TPipe& pipe, GM_ADDR place, uint32_t n, bool comes = true) : count(n) {
-    pipe.InitBuffer(buffer, (n * sizeof(T) + 31) / 32 * 32);
-    local = buffer.template Get<T>(); local.SetSize(n); global.SetGlobalBuffer((__gm__ T*)place);
-    if (comes) DataCopyPad(local, global, DataCopyExtParams(1, n * sizeof(T), 0, 0, 0), DataCopyPadExtParams<T>());
-  }
-  void leave() { DataCopyPad(global, local, DataCopyExtParams(1, count * sizeof(T), 0, 0, 0)); }
-};
-template <class F> void with_room(TPipe& pipe, uint32_t room, F call) {
-  TBuf<TPosition::VECCALC> buffer;
-  if (room) pipe.InitBuffer(buffer, room);
-  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
-  if (room) call(buffer.Get<uint8_t>()); else call();
-  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
-}
 template <class T> __global__ __aicore__ void drop(GM_ADDR x, GM_ADDR mask, GM_ADDR y, uint32_t rows, uint32_t width,
                                                    uint32_t of_mask, float kept, uint32_t room, int32_t mode) {
   TPipe pipe;
@@ -174,16 +155,13 @@ ALL = FLOATS | {"int16_t": np.int16, "int32_t": np.int32, "uint32_t": np.uint32}
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     path = tmp_path_factory.mktemp("orders") / "orders.cpp"
-    path.write_text(KERNEL)
+    path.write_text(PARTS + KERNEL)
     return path
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("host")
-    path, program = folder / "host.cpp", folder / "host"
-    path.write_text(HOST)
-    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
+    program = host_program(tmp_path_factory.mktemp("host"), HOST)
 
     def ask(*given):
         least, *words = map(int, subprocess.check_output([program, *map(str, given)]).split())

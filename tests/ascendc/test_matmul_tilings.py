@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
-from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.errors import ShapeError
 from npu_sim.products import get_product
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import host_program, require_compiler
 
-compiler = require_compiler()
+require_compiler()
 CHIP = get_product("910b")
 
 HOST = """
@@ -48,9 +47,7 @@ int main() {
 
 
 def test_host_code_and_python_make_the_same_tilings(tmp_path):
-    path, program = tmp_path / "host.cpp", tmp_path / "host"
-    path.write_text(HOST)
-    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
+    program = host_program(tmp_path, HOST)
     rng, cases, wanted = np.random.default_rng(9), [], []
     for _ in range(300):
         m, n, k = (int(2 ** rng.uniform(0, 13)) for _ in range(3))
@@ -108,9 +105,7 @@ int main() {
 
 
 def test_calls_that_change_a_tiling(tmp_path):
-    path, program = tmp_path / "host.cpp", tmp_path / "host"
-    path.write_text(CALLS)
-    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
+    program = host_program(tmp_path, CALLS)
     cases = [(0, 256, 512, 192), (1, 256, 512, 192), (1, 256, 512, 256), (2, 512, 512, 64), (2, 512, 512, 128),
              (3, 512, 512, 128), (4, 64, 64, 64), (5, 64, 64, 64), (6, 512, 512, 512), (7, 32, 48, 64),
              (8, 32, 48, 64)]  # fmt: skip

@@ -9,37 +9,18 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
-from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.compilers import CompilationError
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import PARTS, host_program, require_compiler
 
-compiler = require_compiler()
+require_compiler()
 
 KERNEL = """
-#include "kernel_operator.h"
-using namespace AscendC;
-template <class T> struct Part {  // of UB, with what lies in global memory
-  TBuf<TPosition::VECCALC> buffer; LocalTensor<T> local; GlobalTensor<T> global; uint32_t count;
-  Part(TPipe& pipe, GM_ADDR place, uint32_t n, bool comes = true) : count(n) {
-    pipe.InitBuffer(buffer, (n * sizeof(T) + 31) / 32 * 32);
-    local = buffer.template Get<T>(); local.SetSize(n); global.SetGlobalBuffer((__gm__ T*)place);
-    if (comes) DataCopyPad(local, global, DataCopyExtParams(1, n * sizeof(T), 0, 0, 0), DataCopyPadExtParams<T>());
-  }
-  void leave() { DataCopyPad(global, local, DataCopyExtParams(1, count * sizeof(T), 0, 0, 0)); }
-};
-template <class T, class F> void with_room(TPipe& pipe, uint32_t room, T, F call) {
-  TBuf<TPosition::VECCALC> buffer;
-  if (room) pipe.InitBuffer(buffer, room);
-  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
-  if (room) call(buffer.Get<uint8_t>()); else call();
-  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
-}
 template <class T> __global__ __aicore__ void quant(GM_ADDR x, GM_ADDR scale, GM_ADDR offset, GM_ADDR y, uint32_t width,
                                                     uint32_t count, int32_t which, uint32_t room, float s, float o) {
   TPipe pipe;
   Part<T> in(pipe, x, count), scales(pipe, scale, width, which > 1), offsets(pipe, offset, width, which > 3);
   Part<int8_t> out(pipe, y, count, false);
-  with_room(pipe, room, 0, [&](auto... free) {
+  with_room(pipe, room, [&](auto... free) {
     if (which == 0) AscendQuant<T>(out.local, in.local, free..., s, o, count);
     if (which == 1) AscendQuant(out.local, in.local, free..., s, o);
     if (which == 2) AscendQuant(out.local, in.local, free..., scales.local, T(o), width, count);
@@ -57,7 +38,7 @@ template <class D, class S> __global__ __aicore__ void dequant(GM_ADDR x, GM_ADD
   Part<int32_t> in(pipe, x, m * n);
   Part<S> scales(pipe, scale, count, which != 1);
   Part<D> out(pipe, y, m * ((n + block - 1) / block * block), false);
-  with_room(pipe, room, 0, [&](auto... free) {
+  with_room(pipe, room, [&](auto... free) {
     if (which == 0) AscendDequant(out.local, in.local, scales.local, free..., {m, n, count});
     if constexpr (sizeof(S) < 8) if (which == 1) AscendDequant(out.local, in.local, S(s), free..., {m, n, count});
     if (which == 2)
@@ -79,7 +60,7 @@ template <class D> __global__ __aicore__ void antiquant(GM_ADDR x, GM_ADDR offse
   uint32_t shape[] = {groups, width};
   if (which == 0) offsets.local.SetShapeInfo(ShapeInfo(2, shape));
   AntiQuantShapeInfo info{groups, width, groups, width};
-  with_room(pipe, room, 0, [&](auto... free) {
+  with_room(pipe, room, [&](auto... free) {
     if (which == 0) AscendAntiQuant<int8_t, D, false>(out.local, in.local, offsets.local, scales.local, free..., k);
     if (which == 1)
       AscendAntiQuant<int8_t, D, false>(out.local, in.local, offsets.local, scales.local, free..., k, info);
@@ -117,7 +98,7 @@ TYPES = {"half": np.float16, "float": np.float32, "bfloat16_t": ml_dtypes.bfloat
 
 def source_of(folder, transposes="false"):
     path = folder / "quantise.cpp"
-    path.write_text(KERNEL.replace("TRANSPOSES", transposes))
+    path.write_text(PARTS + KERNEL.replace("TRANSPOSES", transposes))
     return path
 
 
@@ -128,10 +109,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("host")
-    path, program = folder / "host.cpp", folder / "host"
-    path.write_text(HOST)
-    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
+    program = host_program(tmp_path_factory.mktemp("host"), HOST)
     return [int(word) for word in subprocess.check_output([program]).split()]
 
 

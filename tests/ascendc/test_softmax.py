@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
-from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.compilers import CompilationError
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import host_program, require_compiler
 
-compiler = require_compiler()
+require_compiler()
 
 KERNEL = """
 #include "kernel_operator.h"
@@ -98,10 +97,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("host")
-    path, program = folder / "host.cpp", folder / "host"
-    path.write_text(HOST)
-    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
+    program = host_program(tmp_path_factory.mktemp("host"), HOST)
     return lambda *given: [int(word) for word in subprocess.check_output([program, *map(str, given)]).split()]
 
 

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
-from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import host_program, require_compiler
 
-compiler = require_compiler()
+require_compiler()
 
 FUNCTIONS = [
     "Sigmoid",
@@ -99,10 +98,9 @@ NAMES = [*FUNCTIONS, "Power", "Xor", "Sum", "Mean", "SoftMax"]
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """Most and least bytes of each function, by the size of the type; the tiling."""
-    folder = tmp_path_factory.mktemp("sizes")
-    path, program = folder / "host.cpp", folder / "host"
-    path.write_text(HOST.replace("CALLS", " ".join(f"SAY({name})" for name in FUNCTIONS)))
-    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
+    program = host_program(
+        tmp_path_factory.mktemp("sizes"), HOST.replace("CALLS", " ".join(f"SAY({name})" for name in FUNCTIONS))
+    )
     said = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout.splitlines()
     *sizes, tiling = [np.array(line.split(), int) for line in said]
     return {4: sizes[0].reshape(-1, 2), 2: sizes[1].reshape(-1, 2)}, tiling

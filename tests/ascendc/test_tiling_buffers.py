@@ -7,10 +7,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import host_program, require_compiler
 
-compiler = require_compiler()
+require_compiler()
 
 HOST = """
 #include <cstdio>
@@ -55,10 +54,7 @@ WHOLE = np.dtype(
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("host")
-    path, program = folder / "host.cpp", folder / "host"
-    path.write_text(HOST)
-    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
+    program = host_program(tmp_path_factory.mktemp("host"), HOST)
     return program
 
 

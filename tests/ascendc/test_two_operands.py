@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
-from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import host_program, require_compiler
 
-compiler = require_compiler()
+require_compiler()
 
 KERNEL = """
 #include "kernel_operator.h"
@@ -79,10 +78,7 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """Most and least bytes of Fmod, GeGLU, ReGlu and SwiGLU, by the size of the type."""
-    folder = tmp_path_factory.mktemp("host")
-    path, program = folder / "host.cpp", folder / "host"
-    path.write_text(HOST)
-    compiler.run(["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}", str(path), "-o", str(program)], str(path))
+    program = host_program(tmp_path_factory.mktemp("host"), HOST)
     said = np.array(subprocess.check_output([program]).split(), int).reshape(2, 4, 2)
     return {4: said[0], 2: said[1]}
 
