@@ -25,7 +25,7 @@ from npu_sim.engines.reorder import legal_order, new_flags
 from npu_sim.errors import DTypeError, ProgramError, ShapeError, StateError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH
-from npu_sim.isa.codes import Data, Space
+from npu_sim.isa.codes import ON_CHIP, Data, Space
 from npu_sim.isa.cube import scratch_floats
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.footprint import WRITE
@@ -301,7 +301,7 @@ class Machine:
         """
         held = {f"gm.{place.name}": self.tensor(place.name) for place in self.launches[0].gm.tensors}
         for number, memory in sorted(self._memories.items()):
-            for name in ("ub", "l1", "l0a", "l0b", "l0c", "bt", "fb"):
+            for name in (space.name.lower() for space in ON_CHIP):
                 held[f"core{number}.{name}"] = getattr(memory, name).copy()
         return held
 
