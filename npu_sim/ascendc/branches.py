@@ -10,10 +10,13 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
+
 _ARCHITECTURES = ({"__NPU_ARCH__": 1001, "__CCE_AICORE__": 100}, {"__NPU_ARCH__": 2002, "__CCE_AICORE__": 200},
                   {"__NPU_ARCH__": 2201, "__CCE_AICORE__": 220})  # fmt: skip
 """What the compiler defines for the products there are."""
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|define|undef)\b((?:[^\n\\]|\\.|\\\n)*)", re.M)
+_NO_NEWLINE = re.compile(r"[^\n]")
 _TOKEN = re.compile(r"\s*(?:(0[xX][\da-fA-F]+|\d+)[uUlL]*|(\w+)|(\|\||&&|[=!<>]=|[<>!()]))")
 _LEVELS: tuple[dict[str, Callable[[int, int], object]], ...] = (
     {"||": lambda a, b: a or b},
@@ -39,11 +42,12 @@ def without_dead_branches(code: str, defines: Iterable[str] = ()) -> str:
     """
     given = {name: value or "1" for name, _, value in (one.partition("=") for one in defines)}
     lives = [_live(code, given | {name: str(value) for name, value in machine.items()}) for machine in _ARCHITECTURES]
-    characters = list(code)
-    for at, one in enumerate(characters):
-        if one != "\n" and not any(live[at] for live in lives):
-            characters[at] = " "
-    return "".join(characters)
+    dead = ~np.any([np.frombuffer(live, np.bool_) for live in lives], axis=0)
+    parts, done = [], 0
+    for begin, end in np.flatnonzero(np.diff(dead, prepend=False, append=False)).reshape(-1, 2).tolist():
+        parts += [code[done:begin], _NO_NEWLINE.sub(" ", code[begin:end])]
+        done = end
+    return "".join([*parts, code[done:]])
 
 
 def _live(code: str, given: Mapping[str, str]) -> bytearray:
