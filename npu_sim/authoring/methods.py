@@ -23,8 +23,8 @@ from npu_sim.isa.codes import Data, Mode
 from npu_sim.isa.instruction import Instruction
 
 _TENSORS = ("dst", "src", "src0", "src1", "src_a", "src_b", "bias", "scales")
-_STATE = Mode.ATOMIC | Mode.HF32
-"""Bits that no call sets: SetAtomicAdd and SetHF32Mode do."""
+_STATE = Mode.ATOMIC | Mode.ATOMIC_MAX | Mode.ATOMIC_MIN | Mode.HF32
+"""Bits that no call sets: SetAtomicAdd, Max, Min and SetHF32Mode do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,8 @@ def run_hazards(
     Notes
     -----
     Between cores a GM byte may have one writer per phase, or any number that add atomically, and then no reader on
-    another core. Within a core, atomic adds need no order among themselves.
+    another core. Within a core, atomic adds need no order among themselves. SetAtomicMax and Min count as additions:
+    that a byte is added to and takes an extreme without an order in between is not found.
     """
     sequence = [launches] if isinstance(launches, Launch) else list(launches)
     if not sequence:

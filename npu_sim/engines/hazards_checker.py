@@ -67,7 +67,8 @@ _CONFLICTS = {
     kept.PIPE_WAW: "overwrites data of",
     kept.STALE: "reads what is left of",
 }
-_STATES = ((Op.SET_ATOMIC, "SetAtomicAdd"), (Op.SET_HF32, "HF32 mode"))
+_ATOMICS = (Op.SET_ATOMIC, Op.SET_ATOMIC_MAX, Op.SET_ATOMIC_MIN)
+_STATES = ((_ATOMICS, "atomic stores"), ((Op.SET_HF32,), "HF32 mode"))
 _OF_ORDER = (
     kept.RAW, kept.WAR, kept.WAW, kept.CORE_RAW, kept.CORE_WAR, kept.CORE_WAW, kept.WAIT_UNSET, kept.SET_TWICE,
     kept.LEFT_SET, kept.PIPE_RAW, kept.PIPE_WAW, kept.STALE,
@@ -293,12 +294,12 @@ class Checker:
     def leave(self, core: int, core_state: npt.NDArray[np.int64], source: RowSource) -> None:
         """Report what the rows of a core of this launch leave switched on at its end, at the row that switched it."""
         launch = self.parts[-1].launch
-        for word, (op, what) in enumerate(_STATES):
+        for word, (ops, what) in enumerate(_STATES):
             if core_state[word] and len(self.states) < FINDING_LIMIT:
                 own = [part for part in self.parts if (part.launch, part.core) == (launch, core)]
                 for part in reversed(own):
                     rows = source(launch, part.phase, core)
-                    if len(places := np.flatnonzero(rows["op"] == op)):
+                    if len(places := np.flatnonzero(np.isin(rows["op"], ops))):
                         break
                 at = int(places[-1])
                 self.states.append(

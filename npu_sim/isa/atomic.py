@@ -1,8 +1,9 @@
-"""Atomic additions to GM, core after core.
+"""Atomic additions to GM, and stores that leave the larger or smaller element, core after core.
 
 The first unfinished core adds in place. The others append to a log, which is applied when their turn comes, so the
 bits do not depend on which thread is faster. Rounding of an element add is to nearest even, and integers clamp in
-saturation mode and wrap around otherwise, as in the vector unit (both ASSUMED: no document states them). The order
+saturation mode and wrap around otherwise, as in the vector unit; extremes are those of Max and Min there, so a NaN
+stays and +0 is above -0 (all ASSUMED: no document states them). The order
 between cores is free on hardware, here `ExecuteOptions.core_order` names it, core 0 first by default; each core adds in
 program order.
 """
@@ -12,12 +13,15 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
-from npu_sim.isa.codes import Data
+from npu_sim.isa.codes import Data, Mode
+from npu_sim.isa.instructions.max import larger_float
+from npu_sim.isa.instructions.min import smaller_float
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import item_bytes
-from npu_sim.isa.vector_values import fit_integer, is_arithmetic, narrow, widen
+from npu_sim.isa.vector_values import fit_integer, is_arithmetic, narrow, read_element, widen, write_element
 from npu_sim.reinterpret import reinterpret
 
+_EXTREMES = Mode.ATOMIC_MAX | Mode.ATOMIC_MIN
 SINK_LENGTH = 4
 """int64 words of a sink: 0 = logging (1) or direct (0), 1 = runs logged, 2 = bytes logged, 3 = saturate."""
 
@@ -61,28 +65,64 @@ def add_in_place(
 
 
 @jit
+def _keep_extreme(
+    gm: np.ndarray, address: Int, src: np.ndarray, src_at: Int, count: Int, dtype: Int, is_max: Flag
+) -> None:
+    """Leave the larger or smaller of ``count`` elements in GM and of those in ``src``."""
+    item = item_bytes(dtype)
+    for i in range(count):
+        there = read_element(gm, address + i * item, dtype)
+        given = read_element(src, src_at + i * item, dtype)
+        if dtype == Data.FP32 or dtype == Data.FP16 or dtype == Data.BF16:
+            is_wide = dtype == Data.FP32
+            x = np.uint32(there).view(np.float32) if is_wide else widen(there, dtype)
+            y = np.uint32(given).view(np.float32) if is_wide else widen(given, dtype)
+            kept = larger_float(x, y) if is_max else smaller_float(x, y)
+            given = np.int64(np.float32(kept).view(np.uint32)) if is_wide else np.int64(narrow(kept, dtype, 0))
+        else:
+            given = max(there, given) if is_max else min(there, given)
+        write_element(gm, address + i * item, dtype, given)
+
+
+@jit
+def _apply(gm: np.ndarray, address: Int, src: np.ndarray, src_at: Int, count: Int, kind: Int, saturate: Int) -> None:
+    """Do what ``kind`` says (`atomic_kind`) with ``count`` elements."""
+    dtype = kind & 0xFF
+    if kind & _EXTREMES:
+        _keep_extreme(gm, address, src, src_at, count, dtype, kind & Mode.ATOMIC_MAX != 0)
+    else:
+        add_in_place(gm, address, src, src_at, count, dtype, saturate)
+
+
+@jit
+def atomic_kind(mode: Int, dtype: Int) -> Int:
+    """Return what a store does to elements of ``dtype`` in GM: add, or one of the bits of ``mode`` beside the type."""
+    return np.int64(dtype) | (np.int64(mode) & _EXTREMES)
+
+
+@jit
 def add_to_gm(
     gm: np.ndarray,
     address: Int,
     src: np.ndarray,
     src_at: Int,
     count: Int,
-    dtype: Int,
+    kind: Int,
     sink: np.ndarray,
     log_runs: np.ndarray,
     log_bytes: np.ndarray,
 ) -> None:
-    """Add directly or append to the log, as the sink says; the log has room (see `atomic_demand`)."""
+    """Add (`atomic_kind`) directly or append to the log, as the sink says; the log has room (see `atomic_demand`)."""
     if sink[0] == 0:
-        add_in_place(gm, address, src, src_at, count, dtype, sink[3])
+        _apply(gm, address, src, src_at, count, kind, sink[3])
         return
     run = sink[1]
     at = sink[2]
-    length = count * item_bytes(dtype)
+    length = count * item_bytes(kind & 0xFF)
     log_runs[run, 0] = address
     log_runs[run, 1] = at
     log_runs[run, 2] = count
-    log_runs[run, 3] = dtype
+    log_runs[run, 3] = kind
     copy_bytes(log_bytes, at, src, src_at, length)
     sink[1] = run + 1
     sink[2] = at + (length + 15) // 16 * 16
@@ -92,6 +132,6 @@ def add_to_gm(
 def apply_log(gm: np.ndarray, log_runs: np.ndarray, log_bytes: np.ndarray, sink: np.ndarray) -> None:
     """Apply and empty a log."""
     for i in range(sink[1]):
-        add_in_place(gm, log_runs[i, 0], log_bytes, log_runs[i, 1], log_runs[i, 2], log_runs[i, 3], sink[3])
+        _apply(gm, log_runs[i, 0], log_bytes, log_runs[i, 1], log_runs[i, 2], log_runs[i, 3], sink[3])
     sink[1] = 0
     sink[2] = 0

@@ -47,7 +47,7 @@ Data = ElementType
 
 
 class Mode(IntEnum):
-    """Bits of ``INSTR.mode``. `isa.issue` copies core state into the row: ATOMIC, HF32, COUNTER, MASK_SET."""
+    """Bits of ``INSTR.mode``. `isa.issue` copies core state into the row: ATOMIC and how, HF32, COUNTER, MASK_SET."""
 
     INIT = 1
     """Mmad: start from zero (cmatrixInitVal)."""
@@ -62,13 +62,17 @@ class Mode(IntEnum):
     HF32 = 32
     """Mmad fp32: operands are rounded to HF32 first (CTRL[46])."""
     ATOMIC = 64
-    """Stores to GM add (SetAtomicAdd)."""
+    """Stores to GM add (SetAtomicAdd), or what the two bits below say."""
     PAD = 128
     """DataCopyPad, GM to UB: what is not data gets the padding value (isPad)."""
     COUNTER = 256
     """Masked vector instructions: the mask is a number of elements (SetMaskCount)."""
     MASK_SET = 512
     """Masked vector instructions: the mask was written since the last one, for which the vector unit runs empty."""
+    ATOMIC_MAX = 1024
+    """With ATOMIC: stores to GM leave the larger element (SetAtomicMax)."""
+    ATOMIC_MIN = 2048
+    """With ATOMIC: they leave the smaller one (SetAtomicMin)."""
 
 
 C100, M200, C220 = "dav-c100", "dav-m200", "dav-c220"

@@ -1,9 +1,9 @@
 """What the scalar unit does between emission and the engines: core state becomes part of the rows.
 
-SetAtomicAdd, SetHF32Mode and the instructions that write the vector mask or its meaning set states of the core, which
-later instructions obey in program order. Copying them into the rows once keeps every engine, in whatever order it runs
-the rows, from having to track them. The type of an addition is that of SetAtomicAdd, so it replaces the ``dtype`` of a
-DataCopy or DataCopyPad to GM, which has no type of its own on the hardware.
+SetAtomicAdd, Max and Min, SetHF32Mode and the instructions that write the vector mask or its meaning set states of the
+core, which later instructions obey in program order. Copying them into the rows once keeps every engine, in whatever
+order it runs the rows, from having to track them. The type of an addition is that of SetAtomicAdd, so it replaces the
+``dtype`` of a DataCopy or DataCopyPad to GM, which has no type of its own on the hardware.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from npu_sim.isa.op import MMADS, Op, by_opcode
 
 CORE_STATE_LENGTH = 8
 """int64 words: 0 = atomic data type (`Data`, NONE is off), 1 = HF32 mode, 2 and 3 = low and high half of the vector
-mask, inverted (a core starts with all ones), 4 = `Mode.COUNTER` or 0, 5 = `Mode.MASK_SET` or 0."""
+mask, inverted (a core starts with all ones), 4 = `Mode.COUNTER` or 0, 5 = `Mode.MASK_SET` or 0, 6 = `Mode.ATOMIC_MAX`,
+`Mode.ATOMIC_MIN` or 0."""
 
 _PLAIN, _STATE, _MMAD, _MASKED = 0, 1, 2, 3
 
@@ -28,7 +29,8 @@ def _kind(instruction: Instruction) -> int:
     return _MMAD if instruction.op in MMADS else _STATE if instruction.op in _SETTERS else _PLAIN
 
 
-_SETTERS = (Op.SET_ATOMIC, Op.SET_HF32, Op.SET_VECTOR_MASK, Op.RESET_MASK, Op.SET_MASK_COUNT, Op.SET_MASK_NORM)
+_ATOMICS = (Op.SET_ATOMIC, Op.SET_ATOMIC_MAX, Op.SET_ATOMIC_MIN)
+_SETTERS = (*_ATOMICS, Op.SET_HF32, Op.SET_VECTOR_MASK, Op.RESET_MASK, Op.SET_MASK_COUNT, Op.SET_MASK_NORM)
 _KIND = by_opcode(_kind, dtype=np.uint8)
 _ADDS = by_opcode(lambda instruction: instruction.adds, dtype=np.bool_)
 """Whether stores to GM obey SetAtomicAdd; those of the scalar unit do not."""
@@ -43,8 +45,11 @@ _OF_MASKS = np.int64(Mode.COUNTER | Mode.MASK_SET)
 def _set_state(row, state):  # type: ignore[no-untyped-def]
     """Carry out an instruction that sets core state."""
     op = row["op"]
-    if op == Op.SET_ATOMIC:
+    if op == Op.SET_ATOMIC or op == Op.SET_ATOMIC_MAX or op == Op.SET_ATOMIC_MIN:
         state[0] = row["dtype"]
+        state[6] = 0
+        if op != Op.SET_ATOMIC:
+            state[6] = Mode.ATOMIC_MAX if op == Op.SET_ATOMIC_MAX else Mode.ATOMIC_MIN
     elif op == Op.SET_HF32:
         state[1] = row["value"]
     elif op == Op.SET_MASK_COUNT:
@@ -67,7 +72,7 @@ def issue(rows: np.ndarray, n: Int, core_state: np.ndarray) -> None:
         kind = _KIND[op]
         if kind == _PLAIN:
             if core_state[0] != Data.NONE and row["dst_space"] == Space.GM and _ADDS[op]:
-                row["mode"] |= Mode.ATOMIC
+                row["mode"] |= Mode.ATOMIC | core_state[6]
                 if _TAKES_TYPE[op]:
                     row["dtype"] = core_state[0]
         elif kind == _MMAD:

@@ -8,6 +8,7 @@ import pytest
 from npu_sim import ascendc
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.compilers import CompilationError
+from npu_sim.errors import ProgramError
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -132,18 +133,20 @@ def test_elements_of_both_kinds_of_tensors_are_read_written_and_changed(tmp_path
     assert z.tolist() == [*changed, 9 + 103 + 1000, 10, 1]
 
 
-def test_additions_chosen_at_run_time_are_refused_where_the_machine_lacks_them(tmp_path):
+def test_stores_add_or_keep_extremes_as_is_chosen_at_run_time_where_the_product_can(tmp_path):
     kernel = compiled(tmp_path, CHOOSING, "choosing")
-    z = np.full(8, 2, np.float32)
-    kernel(z, np.int32(0), blocks=1, product="910b")
-    assert z.tolist() == [3] * 8
-    kernel(z, np.int32(1), blocks=1, product="910b")
-    assert z.tolist() == [6] * 8
+    before = np.array([2, 3, 4, -1, np.inf, -np.inf, np.nan, 0], np.float32)
+    after = (np.full(8, 3, np.float32), before + 3, np.maximum(before, 3), np.minimum(before, 3))
+    for mode, want in enumerate(after):
+        z = before.copy()
+        result = kernel(z, np.int32(mode), blocks=2, product="910b")
+        np.testing.assert_array_equal(z, want if mode != 1 else want + 3)
+        assert bool(result.findings) == (mode == 0)  # two cores that store the same bytes
     for mode, name in ((2, "SetAtomicMax"), (3, "SetAtomicMin")):
-        line = 1 + CHOOSING[: CHOOSING.index(name)].count("\n")
-        with pytest.raises(ascendc.KernelError, match=rf"{name} is not modelled.*choosing\.cpp:{line}\)"):
-            kernel(z, np.int32(mode), blocks=1, product="910b")
-    assert z.tolist() == [6] * 8
+        z = before.copy()
+        with pytest.raises(ProgramError, match=rf"{name} must be on dav-c220, not dav-m200"):
+            kernel(z, np.int32(mode), blocks=1, product="310p")
+        np.testing.assert_array_equal(z, before)
 
 
 def test_every_header_of_a_part_leads_to_what_the_package_has(tmp_path):

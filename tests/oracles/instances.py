@@ -224,6 +224,12 @@ ATOMIC_TYPES = {
 }
 
 
+def _set_atomic(rng, builder, dtype, has_extremes):
+    """Let stores to GM add; also, where the product has them, leave the larger or smaller element."""
+    names = ("set_atomic", "set_atomic_max", "set_atomic_min") if has_extremes else ("set_atomic",)
+    getattr(builder, _pick(rng, names))(dtype)
+
+
 def data_copy(rng):
     product = _pick(rng, (A2, UNIFIED, TRAINING))
     to_gm = [(Space.GM, Space.UB)] + ([(Space.GM, Space.L1)] if product is A2 else [])
@@ -236,7 +242,7 @@ def data_copy(rng):
         dst_space, src_space = _pick(rng, to_gm)
         if rng.random() < 0.8:
             dtype = _pick(rng, ATOMIC_TYPES[product.series])
-            builder.set_atomic(dtype)
+            _set_atomic(rng, builder, dtype, product is A2 and src_space == Space.UB)
     else:
         dst_space, src_space = _pick(rng, others)
         if rng.random() < 0.2:
@@ -660,7 +666,7 @@ def data_copy_pad(rng):
     gm_gap, ub_gap = _pick(rng, (0, 1, 30)) * item, int(rng.integers(4))
     if rng.random() < 0.4:
         if rng.random() < 0.6 and dtype != Data.UINT8:
-            builder.set_atomic(dtype)
+            _set_atomic(rng, builder, dtype, True)
         elif rng.random() < 0.5:  # plain stores are exact to the byte
             gm, length, gm_gap = gm + 1, length + int(rng.integers(4)), gm_gap + int(rng.integers(9))
         builder.data_copy_pad(

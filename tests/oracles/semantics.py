@@ -128,6 +128,20 @@ def add_elements(a, b, dtype, saturate):
         return encode_float(x + y, dtype, saturate=saturate)
 
 
+def keep_extremes(a, b, dtype, largest):
+    """Elementwise the larger or smaller of packed elements: NaN if one is, -0 below +0."""
+    kept = []
+    for x, y, first, second in zip(
+        decode(a, dtype), decode(b, dtype), a.reshape(-1, ITEM[dtype]), b.reshape(-1, ITEM[dtype]), strict=True
+    ):
+        if x != x or y != y:
+            kept.append(first if x != x else second)
+            continue
+        is_above = (x, not np.signbit(x)) > (y, not np.signbit(y))
+        kept.append(first if is_above == largest else second)
+    return np.concatenate(kept) if kept else a.copy()
+
+
 def multiply_elements(a, scalar, dtype, saturate):
     """Elementwise product of packed elements with one element, rounded once to nearest even."""
     x, y = decode(a, dtype), decode(scalar, dtype)[0]
@@ -197,16 +211,19 @@ def _getter(row):
     return lambda name: int(row[name])
 
 
-def _put(machine, space, at, data, dtype, atomic, saturate):
-    """Store packed elements, or add them to what is there."""
-    if atomic:
-        data = add_elements(machine.load(space, at, len(data)), data, dtype, saturate)
+def _put(machine, space, at, data, dtype, mode, saturate):
+    """Store packed elements, or what becomes of those that are there, as bits of ``mode`` say."""
+    there = machine.load(space, at, len(data))
+    if mode & (Mode.ATOMIC_MAX | Mode.ATOMIC_MIN):
+        data = keep_extremes(there, data, dtype, bool(mode & Mode.ATOMIC_MAX))
+    elif mode & Mode.ATOMIC:
+        data = add_elements(there, data, dtype, saturate)
     machine.store(space, at, data)
 
 
 def data_copy(row, machine, saturate):
     get = _getter(row)
-    atomic = bool(get("mode") & Mode.ATOMIC)
+    atomic = get("mode")
     for i in range(get("block_count")):
         source = get("src0") + i * (get("block_len") + get("src_gap")) * 32
         target = get("dst") + i * (get("block_len") + get("dst_gap")) * 32
@@ -489,7 +506,7 @@ def fixpipe(row, machine, saturate):
     dtype = Data(get("dst_dtype"))
     item = ITEM[dtype]
     row_major, split = bool(get("mode") & Mode.NZ2ND), bool(get("mode") & Mode.CHANNEL_SPLIT)
-    atomic = bool(get("mode") & Mode.ATOMIC)
+    atomic = get("mode")
     for z in range(get("nd_num") if row_major else 1):
         for m in range(get("m_size")):
             for n in range(get("n_size")):
@@ -548,7 +565,7 @@ def data_copy_pad(row, machine, saturate):
         for i in range(get("block_count")):
             data = machine.load(Space.UB, get("src0") + i * (-(-length // 32) + get("src_gap")) * 32, length)
             target = get("dst") + i * (length + get("dst_gap"))
-            _put(machine, Space.GM, target, data, Data(get("dtype")), bool(get("mode") & Mode.ATOMIC), saturate)
+            _put(machine, Space.GM, target, data, Data(get("dtype")), get("mode"), saturate)
         return
     left, right = get("left_padding"), get("right_padding")
     for i in range(get("block_count")):

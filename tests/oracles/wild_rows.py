@@ -148,7 +148,7 @@ class WildRows:
         row = empty_rows(1)
         _EMITTERS[op](self, row)
         if op not in _SCALAR and row["dst_space"][0] == Space.GM and self.rng.random() < 0.3:
-            row["mode"] |= np.uint16(Mode.ATOMIC)
+            row["mode"] |= np.uint16(Mode.ATOMIC | self._pick((0, 0, Mode.ATOMIC_MAX, Mode.ATOMIC_MIN)))
             if op == Op.DATA_COPY:
                 row["dtype"] = self._pick(DTYPES[Op.SET_ATOMIC][self.arch] - {Data.NONE})
         self._place(op, row, at_edge)
@@ -527,6 +527,8 @@ _EMITTERS = {
     Op.SET_VECTOR_MASK: lambda w, row: emit.emit_set_vector_mask(row, 0, *random_mask(w.rng), 0, 0),
     Op.RESET_MASK: lambda w, row: emit.emit_reset_mask(row, 0, 0, 0),
     Op.SET_MASK_COUNT: lambda w, row: emit.emit_set_mask_count(row, 0, 0, 0),
+    Op.SET_ATOMIC_MAX: lambda w, row: emit.emit_set_atomic_max(row, 0, w._dtype(Op.SET_ATOMIC_MAX), 0, 0),
+    Op.SET_ATOMIC_MIN: lambda w, row: emit.emit_set_atomic_min(row, 0, w._dtype(Op.SET_ATOMIC_MIN), 0, 0),
     Op.SET_MASK_NORM: lambda w, row: emit.emit_set_mask_norm(row, 0, 0, 0),
     Op.ALLOC_TENSOR: _marker(emit.emit_alloc_tensor),
     Op.FREE_TENSOR: _marker(emit.emit_free_tensor),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npu_sim.isa.atomic import SINK_LENGTH, add_to_gm, apply_log
+from npu_sim.isa.atomic import SINK_LENGTH, add_to_gm, apply_log, atomic_kind
 from npu_sim.isa.gm_extent import atomic_demand
 from npu_sim.isa.op import Data, Mode, Op, Space
 from tests.oracles import semantics
@@ -30,34 +30,36 @@ def _same(got, want, dtype):
 
 
 @np.errstate(all="ignore")
-def _add(gm, source, dtype, sink, runs, data):
+def _add(gm, source, dtype, sink, runs, data, how=0):
     for at, source_at, count in PIECES:
-        add_to_gm(gm, at, source, source_at, count, dtype, sink, runs, data)
+        add_to_gm(gm, at, source, source_at, count, atomic_kind(how, dtype), sink, runs, data)
 
 
-def _expected(gm, source, dtype, saturate):
+def _expected(gm, source, dtype, saturate, how):
     gm = gm.copy()
     for at, source_at, count in PIECES:
-        size = count * ITEM[dtype]
-        gm[at : at + size] = semantics.add_elements(
-            gm[at : at + size], source[source_at : source_at + size], dtype, saturate
-        )
+        there, given = gm[at : at + count * ITEM[dtype]], source[source_at : source_at + count * ITEM[dtype]]
+        if how:
+            there[:] = semantics.keep_extremes(there, given, dtype, how == Mode.ATOMIC_MAX)
+        else:
+            there[:] = semantics.add_elements(there, given, dtype, saturate)
     return gm
 
 
+@pytest.mark.parametrize("how", [0, Mode.ATOMIC_MAX, Mode.ATOMIC_MIN], ids=["add", "max", "min"])
 @pytest.mark.parametrize("saturate", [0, 1])
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda dtype: dtype.name)
-def test_direct_and_logged_additions_equal_the_elementwise_definition(dtype, saturate):
+def test_direct_and_logged_stores_equal_the_elementwise_definition(dtype, saturate, how):
     rng = np.random.default_rng([1, dtype, saturate])
     for _ in range(20):
         gm = np.roll(random_elements(rng, 4096 // ITEM[dtype], dtype), 7)
         source = random_elements(rng, 4096 // ITEM[dtype], dtype)
-        want = _expected(gm, source, dtype, bool(saturate))
+        want = _expected(gm, source, dtype, bool(saturate), how)
         direct = gm.copy()
-        _add(direct, source, dtype, _sink(saturate, 0), np.zeros((0, 4), np.int64), np.zeros(0, np.uint8))
+        _add(direct, source, dtype, _sink(saturate, 0), np.zeros((0, 4), np.int64), np.zeros(0, np.uint8), how)
         logged = gm.copy()
         sink, runs, data = _sink(saturate, 1), np.zeros((8, 4), np.int64), np.zeros(4096, np.uint8)
-        _add(logged, source, dtype, sink, runs, data)
+        _add(logged, source, dtype, sink, runs, data, how)
         assert np.array_equal(logged, gm)  # nothing happens before the turn
         assert sink[1] == len(PIECES)
         source[:] = 0xEE  # the log has its own copy

@@ -136,5 +136,5 @@ def test_every_opcode_with_a_pipe_of_one_kind_is_covered():
     assert {spec.op for spec in OPS} - set(GENERATORS) == {
         Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,
         Op.SET_VECTOR_MASK, Op.RESET_MASK, Op.SET_MASK_COUNT, Op.SET_MASK_NORM,
-        Op.CROSS_CORE_SET_FLAG, Op.CROSS_CORE_WAIT_FLAG,
+        Op.CROSS_CORE_SET_FLAG, Op.CROSS_CORE_WAIT_FLAG, Op.SET_ATOMIC_MAX, Op.SET_ATOMIC_MIN,
     }  # fmt: skip

@@ -23,6 +23,8 @@ CASES = [
     (emit.emit_pipe_barrier, (Pipe.ALL, 0, 0), "ALL  PipeBarrier<PIPE_ALL>"),
     (emit.emit_set_atomic, (Data.FP32, 0, 0), "S    SetAtomicAdd<float>"),
     (emit.emit_set_atomic, (Data.NONE, 0, 0), "S    SetAtomicNone"),
+    (emit.emit_set_atomic_max, (Data.BF16, 0, 0), "S    SetAtomicMax<bfloat16_t>"),
+    (emit.emit_set_atomic_min, (Data.INT8, 0, 0), "S    SetAtomicMin<int8_t>"),
     (emit.emit_set_hf32, (1, 0, 0), "S    SetHF32Mode value 0x1"),
     (
         emit.emit_data_copy,

@@ -308,7 +308,7 @@ GENERATORS = {
 NO_MEMORY = {
     Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,
     Op.SET_VECTOR_MASK, Op.RESET_MASK, Op.SET_MASK_COUNT, Op.SET_MASK_NORM,
-    Op.CROSS_CORE_SET_FLAG, Op.CROSS_CORE_WAIT_FLAG,
+    Op.CROSS_CORE_SET_FLAG, Op.CROSS_CORE_WAIT_FLAG, Op.SET_ATOMIC_MAX, Op.SET_ATOMIC_MIN,
 }  # fmt: skip
 
 
@@ -371,6 +371,7 @@ def test_footprint_instruction_without_memory_is_empty(op):
 
 def test_footprint_short_buffer_reports_and_stays_inside():
     rows = empty_rows(1)
+    rows[0]["dtype"] = Data.FP32
     emit.emit_nd2nz(rows, 0, 0, 0, Data.FP16, 8, 8, 8, 999, 77, 50, 3, 4096, 0, 0, 0)
     whole = footprint.footprint_at(rows, 0, RUNS)
     assert whole > 4

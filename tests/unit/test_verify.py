@@ -43,6 +43,8 @@ def _legal(op, arch):
         Op.SET_ATOMIC: lambda: emit.emit_set_atomic(rows, 0, Data.FP32, 0, 0),
         Op.SET_HF32: lambda: emit.emit_set_hf32(rows, 0, 1, 0, 0),
         Op.SET_VECTOR_MASK: lambda: emit.emit_set_vector_mask(rows, 0, -1, -1, 0, 0),
+        Op.SET_ATOMIC_MAX: lambda: emit.emit_set_atomic_max(rows, 0, Data.FP32, 0, 0),
+        Op.SET_ATOMIC_MIN: lambda: emit.emit_set_atomic_min(rows, 0, Data.FP32, 0, 0),
         Op.RESET_MASK: lambda: emit.emit_reset_mask(rows, 0, 0, 0),
         Op.SET_MASK_COUNT: lambda: emit.emit_set_mask_count(rows, 0, 0, 0),
         Op.SET_MASK_NORM: lambda: emit.emit_set_mask_norm(rows, 0, 0, 0),
@@ -374,6 +376,15 @@ def test_verify_atomic_stores_come_from_where_the_architecture_allows():
     rows = _legal(Op.SET_ATOMIC, C100)
     rows["dtype"] = Data.FP16
     assert [v.kind for v in verify(rows, PRODUCTS[C100])] == [Kind.UNSUPPORTED]
+    rows["mode"] = Mode.ATOMIC | Mode.ATOMIC_MAX
+    (found,) = verify(rows, PRODUCTS[C220])
+    assert "DataCopy with atomic max or min must go from UB to GM, not L1->GM" in found.detail
+    rows["src0_space"], rows["pipe"] = Space.UB, Pipe.MTE3
+    assert verify(rows, PRODUCTS[C220]) == []
+    assert {v.kind for v in verify(rows, PRODUCTS[M200])} == {Kind.UNSUPPORTED}
+    rows = _legal(Op.FIXPIPE, C220)
+    rows["mode"] = Mode.ATOMIC | Mode.ATOMIC_MIN
+    assert verify(rows, PRODUCTS[C220]) != []
     assert verify(rows, PRODUCTS[M200]) == []
 
 

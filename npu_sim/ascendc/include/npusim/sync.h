@@ -194,12 +194,11 @@ inline void SyncAll(const GlobalTensor<int32_t>&, const LocalTensor<int32_t>&, i
 template <class T> inline void SetAtomicAdd(Here here = Here::now()) {
   npusim::emit_set_atomic(here, npusim::number<T>());
 }
-// Kernels that choose between them at run time need the names of all.
 template <class T> inline void SetAtomicMax(Here here = Here::now()) {
-  npusim::refuse(here, "SetAtomicMax is not modelled by this emulator");
+  npusim::emit_set_atomic_max(here, npusim::number<T>());
 }
 template <class T> inline void SetAtomicMin(Here here = Here::now()) {
-  npusim::refuse(here, "SetAtomicMin is not modelled by this emulator");
+  npusim::emit_set_atomic_min(here, npusim::number<T>());
 }
 inline void SetAtomicNone(Here here = Here::now()) { npusim::emit_set_atomic(here, npusim::data::NONE); }
 inline void DisableDmaAtomic(Here here = Here::now()) { SetAtomicNone(here); }
