@@ -35,7 +35,7 @@ LayerNorm LayerNormGrad RmsNorm BatchNorm DeepNorm Normalize Broadcast BroadCast
 Asin Acos Atan Asinh Acosh Atanh Sinh Cosh Tan Erf Erfc Log Log2 Log10 Gelu FasterGelu FasterGeluV2 Silu Swish SwiGLU
 GeGLU ReGlu Round Floor Ceil Trunc Frac Sign Xor Clamp ClampMax ClampMin CumSum Digamma Lgamma Hypot Pad UnPad TopK
 Quant AscendQuant AscendDequant AscendAntiQuant DropOut Arange Exp2 Expm1 Fmod SetAtomicMax SetAtomicMin SetAtomicType
-CrossCoreSetFlag CrossCoreWaitFlag NotifyEvent WaitEvent IBSet IBWait SetFixPipeConfig SetFixpipeNz2ndFlag
+CrossCoreSetFlag CrossCoreWaitFlag NotifyEvent WaitEvent SetFixPipeConfig SetFixpipeNz2ndFlag
 SetFixpipePreQuantFlag SetLoadDataBoundary SetLoadDataRepeat LoadDataWithSparse MmadWithSparse LoadUnzipIndex
 LoadDataUnzip LoadImageToLocal SetCtrlSpr GetCtrlSpr ResetCtrlSpr SetSaturationFlag ConfusionTranspose TransData
 SelectWithBytesMask

@@ -16,12 +16,11 @@ from npu_sim.engines.reorder import Order, Race, legal_order, new_flags, order_t
 from npu_sim.errors import ProgramError, ShapeError
 from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.issue import CORE_STATE_LENGTH
-from npu_sim.isa.op import Op
 from npu_sim.isa.row import join_rows
 from npu_sim.memory.core import CoreMemory
 from npu_sim.products import Product
 from npu_sim.program.bounds import gm_violations
-from npu_sim.program.cross_core import undeclared_crossings
+from npu_sim.program.cross_core import undeclared_crossings, waits_for_cores
 from npu_sim.program.disassemble import disassemble, duty_of
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import issued_chunks
@@ -66,7 +65,7 @@ def chunks_of(
 ) -> Iterator[np.ndarray]:
     """Yield the issued rows of one core and phase, checked unless the launch is trusted, in the order of ``options``.
 
-    They are views that are valid until the next one. No row changes places with a CrossCoreWaitFlag.
+    They are views that are valid until the next one. No row changes places with a CrossCoreWaitFlag or WaitSignal.
     """
     order = _order_of(options, launch, core)
     if launch.trusted and kept is None and order == "program":
@@ -90,7 +89,7 @@ def chunks_of(
             first = len(rows) if flags is None else int(first_held_wait(rows, 0, flags))
             if first:
                 yield rows[:first]
-        for wait in np.flatnonzero(rows["op"] == Op.CROSS_CORE_WAIT_FLAG).tolist():
+        for wait in waits_for_cores(rows):
             if wait < first:
                 continue
             yield _ordered([*collected, rows[first:wait].copy()], order, begin, product, flags)

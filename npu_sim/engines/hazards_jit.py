@@ -76,6 +76,7 @@ from npu_sim.isa.gm_extent import gm_operands, space_of
 from npu_sim.isa.instruction import ITEM, Instruction
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import IS_MMAD, Op, by_opcode
+from npu_sim.program.cross_core import SETS, WAITS
 from npu_sim.program.limits import MMAD_BARRIER_ELEMS
 
 _OPERANDS = ("dst", "src0", "src1")
@@ -92,7 +93,8 @@ def _pipes(instruction: Instruction) -> np.ndarray:
 _PIPE_OF_PATH = by_opcode(_pipes, default=np.full((SPACES, SPACES), -1), dtype=np.int8)
 _IS_SYNCHRONISATION = by_opcode(lambda instruction: not instruction.routes, dtype=np.bool_)
 """Flags, barriers and core state: what touches no memory."""
-_IS_SYNCHRONISATION[Op.NOP] = True
+_IS_SYNCHRONISATION[[Op.NOP, Op.SCALAR_LOOK]] = True
+_IS_CROSSING = by_opcode(lambda instruction: instruction.op in (*SETS, *WAITS), dtype=np.bool_)
 _ALIGNMENT = by_opcode(
     lambda instruction: [instruction.alignment.get(name, 0) for name in _OPERANDS], default=[0, 0, 0], dtype=np.int64
 )
@@ -294,7 +296,7 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
                 return i
             if op == Op.SET_FLAG or op == Op.WAIT_FLAG or op == Op.PIPE_BARRIER:
                 _synchronise(book, findings, flags, flag_clocks, turned, row)
-            elif book[CORES] == 0 and (op == Op.CROSS_CORE_SET_FLAG or op == Op.CROSS_CORE_WAIT_FLAG):
+            elif book[CORES] == 0 and _IS_CROSSING[op]:
                 report(book, findings, CROSSING, ZERO, ZERO, ZERO, ZERO, ZERO)
             book[SERIAL] += 1
             continue

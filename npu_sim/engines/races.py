@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from npu_sim.engines.execute_options import ExecuteOptions
 from npu_sim.engines.execute_turns import core_sequence
 from npu_sim.engines.hazards import emit_rows, run_hazards
 from npu_sim.engines.numerics import current_orders
 from npu_sim.engines.reorder import Race, new_flags, order_that_bites
 from npu_sim.engines.reorder_jit import pass_flags
-from npu_sim.isa.op import Op
 from npu_sim.products import Product
+from npu_sim.program.cross_core import waits_for_cores
 from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 
@@ -46,7 +44,7 @@ def _can_show(launch: Launch, race: Race) -> bool:
     for phase in range(launch.phase_count):
         rows = emit_rows(launch, race.core, phase)
         first = 0
-        for cut in (*np.flatnonzero(rows["op"] == Op.CROSS_CORE_WAIT_FLAG).tolist(), len(rows)):
+        for cut in (*waits_for_cores(rows), len(rows)):
             part, at = rows[first:cut], begin + first
             if at <= race.earlier < race.later < at + len(part):
                 return order_that_bites(part, race.earlier - at, race.later - at, flags) is not None

@@ -12,9 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from npu_sim.isa.op import Op
 from npu_sim.isa.row import join_rows
-from npu_sim.program.cross_core import CrossCoreFlags, Mark, Waiting, is_cross_core
+from npu_sim.program.cross_core import SETS, CrossCoreFlags, Mark, Waiting, is_cross_core
 from npu_sim.program.violation import Violation
 
 
@@ -28,10 +27,10 @@ class Driver(Protocol):
         """Take rows without flags of other cores; ``number`` is that of the first in the core's program."""
 
     def set(self, core: int, row: np.ndarray, number: int) -> Any:
-        """Take a CrossCoreSetFlag, INSTR[1]; return what whoever waits for it is given."""
+        """Take a CrossCoreSetFlag or SetSignal, INSTR[1]; return what whoever waits for it is given."""
 
     def wait(self, core: int, row: np.ndarray, number: int, tokens: Sequence[Any]) -> None:
-        """Take a CrossCoreWaitFlag, INSTR[1], which is over; ``tokens`` of all the sets that answered it."""
+        """Take a CrossCoreWaitFlag or WaitSignal, INSTR[1], which is over; ``tokens`` of the sets that answered it."""
 
 
 class _Core:
@@ -102,7 +101,7 @@ def run_by_turns(
                 core.at += len(stretch)
                 continue
             number, row = core.done + core.at, join_rows([core.rows[core.at : core.at + 1]])
-            if row["op"][0] == Op.CROSS_CORE_SET_FLAG:
+            if row["op"][0] in SETS:
                 found += flags.set(Mark(core.number, number, row[0], driver.set(core.number, row, number)))
                 freed = [other for other, (_, one) in held.items() if flags.has(other, one.row)]
                 ready.extend(held.pop(other)[0] for other in freed)

@@ -16,6 +16,10 @@ mode   set by                      counts on
 and CrossCoreWaitFlag lowers the counter of its core, or holds the core up while it is 0. The k-th set of a core belongs
 to the k-th of the others; the n-th wait to the n-th count. Source: asc-devkit, CrossCoreSetFlag and CrossCoreWaitFlag.
 
+A word of global memory that some cores store and others poll orders them too. SetSignal stands behind such a store,
+WaitSignal(word, count) where a core has seen what the first ``count`` of them left: it holds the core up until there
+are so many, and takes none away. Neither is an instruction of the device. ASSUMED: they take as long as a flag.
+
 Mode 3 is no mode of the device: it stands for the messages of the Matmul library, which vector cores post in memory and
 their Cube core answers (ids 2 * object + vector core). ASSUMED: they take as long as a flag.
 """
@@ -37,6 +41,8 @@ from npu_sim.program.launch import Launch
 from npu_sim.program.violation import Kind, Violation
 
 Group = tuple[int, ...]
+SETS = (Op.CROSS_CORE_SET_FLAG, Op.SET_SIGNAL)
+WAITS = (Op.CROSS_CORE_WAIT_FLAG, Op.WAIT_SIGNAL)
 
 
 class Mark(NamedTuple):
@@ -69,6 +75,7 @@ class CrossCoreFlags:
         self._launch = launch
         self._sets: dict[tuple[int, Group, Group, int], dict[int, deque[Mark]]] = {}
         self._counts: dict[tuple[int, int], deque[tuple[Mark, ...]]] = {}
+        self._signals: dict[int, list[Mark]] = {}
         self._kinds: dict[str, Group] = {}
         for kind in ("cube", "vector"):
             self._kinds[kind] = tuple(c for c in range(launch.core_count) if launch.kind_of(c) == kind)
@@ -90,7 +97,10 @@ class CrossCoreFlags:
         return (vectors, (block,)) if mode == 2 else (vectors, vectors)
 
     def set(self, mark: Mark) -> list[Violation]:
-        """Note that a core has set a flag; return what is wrong with that."""
+        """Note that a core has set a flag or signal; return what is wrong with that."""
+        if mark.row["op"] == Op.SET_SIGNAL:
+            self._signals.setdefault(int(mark.row["value"]), []).append(mark)
+            return []
         mode, event = int(mark.row["value"]), int(mark.row["event"])
         groups = self.groups_of(mark.core, mode, event)
         if groups is None:
@@ -112,10 +122,15 @@ class CrossCoreFlags:
 
     def has(self, core: int, row: np.void) -> bool:
         """Return whether the wait in ``row`` would not hold the core up."""
+        if row["op"] == Op.WAIT_SIGNAL:
+            return len(self._signals.get(int(row["value"]), ())) >= int(row["count"])
         return bool(self._counts.get((core, int(row["event"]))))
 
     def take(self, core: int, row: np.void) -> tuple[Mark, ...] | None:
-        """Return the sets that the wait in ``row`` is answered by, and lower the counter; None if it is 0."""
+        """Return the sets that answer the wait in ``row``, and lower the counter; None if it holds the core up."""
+        if row["op"] == Op.WAIT_SIGNAL:
+            marks = self._signals.get(int(row["value"]), [])[: int(row["count"])]
+            return tuple(marks) if len(marks) == int(row["count"]) else None
         counted = self._counts.get((core, int(row["event"])))
         return counted.popleft() if counted else None
 
@@ -176,7 +191,7 @@ class CrossCoreFlags:
 
     def _partner(self, one: Waiting, held: dict[int, Waiting]) -> int:
         """Return the core that a core waits for: one that others of its group wait for, or who may set its flag."""
-        event = int(one.row["event"])
+        event = int(one.row["event"]) if one.row["op"] == Op.CROSS_CORE_WAIT_FLAG else -1
         for (_, _, targets, number), pending in self._sets.items():
             if number == event and one.core in targets and any(pending.values()):
                 return next(core for core, queue in pending.items() if not queue)
@@ -226,5 +241,10 @@ def undeclared_crossings(rows: np.ndarray, launch: Launch) -> list[Violation]:
 
 def is_cross_core(rows: np.ndarray) -> np.ndarray:
     """Return which rows set or wait for flags of other cores, bool[n]."""
-    marks: np.ndarray = np.isin(rows["op"], (Op.CROSS_CORE_SET_FLAG, Op.CROSS_CORE_WAIT_FLAG))
+    marks: np.ndarray = np.isin(rows["op"], (*SETS, *WAITS))
     return marks
+
+
+def waits_for_cores(rows: np.ndarray) -> list[int]:
+    """Return which rows hold the core up until others have come so far."""
+    return np.flatnonzero(np.isin(rows["op"], WAITS)).tolist()

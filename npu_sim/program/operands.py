@@ -32,6 +32,7 @@ FIELDS = {
     "buffer": "value",
     "mode_id": "value",
     "flag_id": "event",
+    "word": "value",
     "n_elems": "n",
     "bias": "src2",
     "scales": "src1",

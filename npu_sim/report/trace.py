@@ -47,6 +47,8 @@ COLOUR_OF_OP: dict[int, str] = {
     Op.WAIT_FLAG: "yellow",
     Op.CROSS_CORE_SET_FLAG: "black",
     Op.CROSS_CORE_WAIT_FLAG: "yellow",
+    Op.SET_SIGNAL: "black",
+    Op.WAIT_SIGNAL: "yellow",
 }
 _MARKS = (Op.ALLOC_TENSOR, Op.FREE_TENSOR)
 """Rows that take no time: where buffers live."""

@@ -23,6 +23,7 @@ MOVERS = (
     Op.DATA_COPY_PAD,
     Op.SCALAR_COPY,
     Op.SCALAR_LOAD,
+    Op.SCALAR_LOOK,
     Op.SCALAR_STORE,
 )
 

@@ -58,7 +58,7 @@ def test_instruction_on_random_operands_equals_twin(op):
         found = differences(emulated, machine, row, instance.l0)
         assert found == [], (number, saturate, model[0], str(row))
     assert ran >= count // 2
-    assert changed >= count // 3 or op == Op.SCALAR_LOAD  # what that reads no memory shows
+    assert changed >= count // 3 or op in (Op.SCALAR_LOAD, Op.SCALAR_LOOK)  # what that reads no memory shows
 
 
 def _without_semantics():

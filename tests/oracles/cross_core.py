@@ -2,7 +2,8 @@
 
 Shares nothing with the engines: cores take one row each in a round, sets of rows stand for what is complete, and flags
 between cores are counted as the page says (spec of CrossCoreSetFlag: modes 0, 1, 2), messages of the
-Matmul library as mode 3.
+Matmul library as mode 3. A word that cores poll is a list of the stores to it; each word must be stored to by one core
+alone, as which of several comes first depends on turns.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def order(programs, blocks, vectors):
     """
     cores = range(len(programs))
     at = dict.fromkeys(cores, 0)
-    before, sets, taken = {}, [], {}
+    before, sets, taken, words = {}, [], {}, {}
     issued = {core: set() for core in cores}
     flags = {core: {} for core in cores}
     while True:
@@ -53,6 +54,13 @@ def order(programs, blocks, vectors):
                 for setter in answers[number]:
                     known |= before[setter] | {setter}
                 issued[core] |= known
+            if op == Op.WAIT_SIGNAL:
+                stored = words.get(int(row["value"]), [])[: int(row["count"])]
+                if len(stored) < row["count"]:
+                    continue
+                for setter in stored:
+                    known |= before[setter] | {setter}
+                issued[core] |= known
             for j in range(i):
                 other = programs[core][j]
                 is_all = [Op(r["op"]) == Op.PIPE_BARRIER and int(r["pipe"]) == Pipe.ALL for r in (row, other)]
@@ -67,6 +75,8 @@ def order(programs, blocks, vectors):
                     issued[core] |= before[core, held] | {(core, held)}
             elif op == Op.CROSS_CORE_SET_FLAG:
                 sets.append((core, i, int(row["value"]), int(row["event"])))
+            elif op == Op.SET_SIGNAL:
+                words.setdefault(int(row["value"]), []).append((core, i))
             before[core, i] = known
             at[core] += 1
             moved = True

@@ -356,6 +356,9 @@ def _scalar_load(r):
     return {"src0": (r.src0_space, boxes(r.src0, r.item()))}
 
 
+_scalar_look = _scalar_load
+
+
 def _scalar_store(r):
     return {"dst": (r.dst_space, boxes(r.dst, r.item()))}
 

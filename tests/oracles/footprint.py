@@ -293,6 +293,9 @@ def _scalar_load(row, touched):
     touched.read(row["src0_space"], _field(row, "src0"), ITEM[Data(row["dtype"])])
 
 
+_scalar_look = _scalar_load
+
+
 def _scalar_store(row, touched):
     touched.write(row["dst_space"], _field(row, "dst"), ITEM[Data(row["dtype"])])
 

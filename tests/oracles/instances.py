@@ -697,6 +697,13 @@ def scalar_copy(rng):
     return Instance(builder, memory=dtype)
 
 
+def scalar_look(rng):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED, TRAINING)))
+    dtype = _pick(rng, tuple(ITEM))
+    builder.scalar_look(src=1000 + int(rng.integers(99)) * ITEM[dtype], dtype=dtype, tensor=0)
+    return Instance(builder, memory=dtype)
+
+
 def scalar_load(rng):
     builder = ProgramBuilder(_pick(rng, (A2, UNIFIED, TRAINING)))
     dtype = _pick(rng, (Data.FP16, Data.FP32, Data.INT8, Data.INT64))
@@ -959,6 +966,7 @@ GENERATORS = {
     Op.DATA_COPY_PAD: data_copy_pad,
     Op.SCALAR_COPY: scalar_copy,
     Op.SCALAR_LOAD: scalar_load,
+    Op.SCALAR_LOOK: scalar_look,
     Op.SCALAR_STORE: scalar_store,
     Op.REDUCE_REPEAT: reduce_repeat,
     Op.WHOLE_REDUCE_MAX: whole_reduce_max,

@@ -828,6 +828,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.DUPLICATE: duplicate,
         Op.SCALAR_COPY: scalar_copy,
         Op.SCALAR_LOAD: scalar_load,
+        Op.SCALAR_LOOK: scalar_load,
         Op.SCALAR_STORE: scalar_store,
         Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
         Op.BRCB: brcb,

@@ -63,7 +63,7 @@ def capacities_of(product):
     return sizes | {Space.FB: core.fb_bytes[0] if core.fb_bytes else 0}
 
 
-_SCALAR = (Op.SCALAR_COPY, Op.SCALAR_LOAD, Op.SCALAR_STORE)
+_SCALAR = (Op.SCALAR_COPY, Op.SCALAR_LOAD, Op.SCALAR_LOOK, Op.SCALAR_STORE)
 
 
 class WildRows:
@@ -522,13 +522,17 @@ _EMITTERS = {
         row, 0, int(w.rng.integers(4)), w._pick((Pipe.MTE2, Pipe.MTE3)), int(w.rng.integers(16)), 0, 0
     ),
     Op.CROSS_CORE_WAIT_FLAG: lambda w, row: emit.emit_cross_core_wait_flag(row, 0, int(w.rng.integers(16)), 0, 0),
+    Op.SET_SIGNAL: lambda w, row: emit.emit_set_signal(
+        row, 0, w._pick((Pipe.S, Pipe.MTE3)), int(w.rng.integers(2**31)), 0, 0
+    ),
+    Op.WAIT_SIGNAL: lambda w, row: emit.emit_wait_signal(row, 0, *(int(n) for n in w.rng.integers(1, 9, 2)), 0, 0),
     Op.SET_ATOMIC: lambda w, row: emit.emit_set_atomic(row, 0, w._dtype(Op.SET_ATOMIC), 0, 0),
+    Op.SET_ATOMIC_MAX: lambda w, row: emit.emit_set_atomic_max(row, 0, w._dtype(Op.SET_ATOMIC_MAX), 0, 0),
+    Op.SET_ATOMIC_MIN: lambda w, row: emit.emit_set_atomic_min(row, 0, w._dtype(Op.SET_ATOMIC_MIN), 0, 0),
     Op.SET_HF32: lambda w, row: emit.emit_set_hf32(row, 0, int(w.rng.integers(2)), 0, 0),
     Op.SET_VECTOR_MASK: lambda w, row: emit.emit_set_vector_mask(row, 0, *random_mask(w.rng), 0, 0),
     Op.RESET_MASK: lambda w, row: emit.emit_reset_mask(row, 0, 0, 0),
     Op.SET_MASK_COUNT: lambda w, row: emit.emit_set_mask_count(row, 0, 0, 0),
-    Op.SET_ATOMIC_MAX: lambda w, row: emit.emit_set_atomic_max(row, 0, w._dtype(Op.SET_ATOMIC_MAX), 0, 0),
-    Op.SET_ATOMIC_MIN: lambda w, row: emit.emit_set_atomic_min(row, 0, w._dtype(Op.SET_ATOMIC_MIN), 0, 0),
     Op.SET_MASK_NORM: lambda w, row: emit.emit_set_mask_norm(row, 0, 0, 0),
     Op.ALLOC_TENSOR: _marker(emit.emit_alloc_tensor),
     Op.FREE_TENSOR: _marker(emit.emit_free_tensor),
@@ -554,6 +558,7 @@ _EMITTERS = {
     Op.DATA_COPY_PAD: _data_copy_pad,
     Op.SCALAR_COPY: _scalar_copy,
     Op.SCALAR_LOAD: _scalar_load,
+    Op.SCALAR_LOOK: lambda w, row: emit.emit_scalar_look(row, 0, 0, w._dtype(Op.SCALAR_LOOK), 0, 0, 0),
     Op.SCALAR_STORE: _scalar_store,
     Op.REDUCE_REPEAT: _reduce_repeat,
     Op.WHOLE_REDUCE_MAX: _whole_reduce_max,

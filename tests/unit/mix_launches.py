@@ -22,6 +22,14 @@ def waits(flag, site=0):
     return lambda r, n: emit.emit_cross_core_wait_flag(r, n, flag, site, 0)
 
 
+def posts(word, pipe=Pipe.MTE3, site=0):
+    return lambda r, n: emit.emit_set_signal(r, n, pipe, word, site, 0)
+
+
+def sees(word, count=1, site=0):
+    return lambda r, n: emit.emit_wait_signal(r, n, word, count, site, 0)
+
+
 def fill(value, at=0, site=0):
     """Fill 32 bytes of UB."""
     bits = int(np.float32(value).view(np.int32))

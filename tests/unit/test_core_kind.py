@@ -45,7 +45,7 @@ def _buffers_of(row):
         return {Space.L0C, Space(row["dst_space"])} - {Space.GM}
     if op in (Op.FILL, Op.SCALAR_STORE):
         return {Space(row["dst_space"])} - {Space.GM}
-    if op == Op.SCALAR_LOAD:
+    if op in (Op.SCALAR_LOAD, Op.SCALAR_LOOK):
         return {Space(row["src0_space"])} - {Space.GM}
     if row["pipe"] == Pipe.V:
         return {Space.UB}
@@ -137,4 +137,5 @@ def test_every_opcode_with_a_pipe_of_one_kind_is_covered():
         Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,
         Op.SET_VECTOR_MASK, Op.RESET_MASK, Op.SET_MASK_COUNT, Op.SET_MASK_NORM,
         Op.CROSS_CORE_SET_FLAG, Op.CROSS_CORE_WAIT_FLAG, Op.SET_ATOMIC_MAX, Op.SET_ATOMIC_MIN,
+        Op.SET_SIGNAL, Op.WAIT_SIGNAL,
     }  # fmt: skip

@@ -247,6 +247,10 @@ def _scalar_load(rng, rows):
     emit.emit_scalar_load(rows, 0, space, address, _pick(rng, HALF_SINGLE), 0, 1, 2)
 
 
+def _scalar_look(rng, rows):
+    emit.emit_scalar_look(rows, 0, int(rng.integers(99)), _pick(rng, HALF_SINGLE), 0, 1, 2)
+
+
 def _scalar_store(rng, rows):
     space, address = _pick(rng, (Space.UB, Space.GM)), int(rng.integers(99))
     emit.emit_scalar_store(rows, 0, space, address, _pick(rng, HALF_SINGLE), 7, 0, 1, 2)
@@ -309,6 +313,7 @@ NO_MEMORY = {
     Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,
     Op.SET_VECTOR_MASK, Op.RESET_MASK, Op.SET_MASK_COUNT, Op.SET_MASK_NORM,
     Op.CROSS_CORE_SET_FLAG, Op.CROSS_CORE_WAIT_FLAG, Op.SET_ATOMIC_MAX, Op.SET_ATOMIC_MIN,
+    Op.SET_SIGNAL, Op.WAIT_SIGNAL,
 }  # fmt: skip
 
 
@@ -366,12 +371,12 @@ def test_footprint_instruction_without_memory_is_empty(op):
     rows = empty_rows(1)
     rows[0]["op"] = op
     rows[0]["pipe"] = Pipe.MTE1
+    rows[0]["dtype"] = Data.FP32
     assert footprint.footprint_at(rows, 0, RUNS) == 0
 
 
 def test_footprint_short_buffer_reports_and_stays_inside():
     rows = empty_rows(1)
-    rows[0]["dtype"] = Data.FP32
     emit.emit_nd2nz(rows, 0, 0, 0, Data.FP16, 8, 8, 8, 999, 77, 50, 3, 4096, 0, 0, 0)
     whole = footprint.footprint_at(rows, 0, RUNS)
     assert whole > 4

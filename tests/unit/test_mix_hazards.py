@@ -13,23 +13,44 @@ from npu_sim.isa.row import empty_rows
 from npu_sim.products import get_product
 from npu_sim.program.violation import Kind
 from tests.oracles import cross_core as brute
-from tests.unit.mix_launches import fill, hand, load, load_l1, mixed, relay, replay, sets, store, store_l1, waits
+from tests.unit.mix_launches import (
+    fill,
+    hand,
+    load,
+    load_l1,
+    mixed,
+    posts,
+    relay,
+    replay,
+    sees,
+    sets,
+    store,
+    store_l1,
+    waits,
+)
 
 CHIP = get_product("910b")
 SYNC = (Kind.SYNC_READ_HAZARD, Kind.SYNC_WRITE_HAZARD)
 
 
-def random_core(rng, is_cube, length, sync, places=3, patience=0.4):
-    """Return writers of a core: loads and stores of few blocks, hand-overs between its pipes, flags between cores."""
+def random_core(rng, is_cube, length, sync, places=3, patience=0.4, polled=None):
+    """Return writers of a core: loads and stores of few blocks, hand-overs between its pipes, flags between cores.
+
+    ``polled``: (own word, words) that cores poll instead of waiting for flags.
+    """
     made = []
     for _ in range(length):
-        if rng.random() < sync:
+        if rng.random() < sync and polled:
+            pipe = [Pipe.S, Pipe.MTE2, Pipe.MTE3][int(rng.integers(3))]
+            word, count = int(rng.integers(polled[1])), 1 + int(rng.random() < 0.1)
+            made.append(sees(word, count) if rng.random() < patience / 2 else posts(polled[0], pipe))
+        elif rng.random() < sync:
             flag = int(rng.integers(2))
             mode = int(rng.choice([0, 2, 3] if is_cube else [0, 1, 2, 3]))
             pipe = [Pipe.MTE2, Pipe.MTE3][int(rng.integers(2))]
             made.append(waits(flag) if rng.random() < patience else sets(mode, flag, pipe))
         elif rng.random() < 0.3:
-            pipes = [Pipe.MTE2, Pipe.MTE3]
+            pipes = [Pipe.MTE2, Pipe.MTE3] if not polled or rng.random() < 0.5 else [Pipe.S, Pipe.MTE3]
             made.append(hand(*(pipes if rng.random() < 0.5 else pipes[::-1])))
         else:
             block, at = int(rng.integers(places)), 32 * int(rng.integers(places))
@@ -53,7 +74,8 @@ def found_pairs(launch):
     return between
 
 
-def test_races_between_cores_are_those_of_brute_force():
+@pytest.mark.parametrize("polls", [False, True], ids=["flags", "words"])
+def test_races_between_cores_are_those_of_brute_force(polls):
     rng = np.random.default_rng(5)
     clean, racing, missed = 0, 0, 0
     for _ in range(400):
@@ -61,7 +83,12 @@ def test_races_between_cores_are_those_of_brute_force():
         cores = blocks * (1 + vectors)
         sync, places = float(rng.choice([0.2, 0.6])), int(rng.choice([3, 6, 40]))
         programs = [
-            rows_of(random_core(rng, core < blocks, int(rng.integers(2, 9)), sync, places)) for core in range(cores)
+            rows_of(
+                random_core(
+                    rng, core < blocks, int(rng.integers(2, 9)), sync, places, polled=(core, cores) if polls else None
+                )
+            )
+            for core in range(cores)
         ]
         before = brute.order(programs, blocks, vectors)
         if before is None:
@@ -75,11 +102,15 @@ def test_races_between_cores_are_those_of_brute_force():
     assert missed == 0
 
 
-def test_deadlocks_are_those_of_brute_force():
+@pytest.mark.parametrize("polls", [False, True], ids=["flags", "words"])
+def test_deadlocks_are_those_of_brute_force(polls):
     rng = np.random.default_rng(7)
     outcomes = [0, 0]
     for _ in range(150):
-        programs = [rows_of(random_core(rng, core < 1, 6, 0.7, patience=0.15)) for core in range(3)]
+        programs = [
+            rows_of(random_core(rng, core < 1, 6, 0.7, patience=0.15, polled=(core, 3) if polls else None))
+            for core in range(3)
+        ]
         is_stuck = brute.order(programs, 1, 2) is None
         said = [v for v in run_hazards(replay(programs), CHIP) if v.detail.startswith("Deadlock")]
         assert len(said) == is_stuck

@@ -266,7 +266,7 @@ def test_gm_operands_of_every_opcode_are_those_its_footprint_shows(op):
         reach(row, empty_runs(), after)
         np.testing.assert_array_equal(after, before)
     moved = {Op.DATA_COPY, Op.DATA_COPY_PAD, Op.LOAD_2D, Op.ND2NZ, Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES}
-    moved |= {Op.SCALAR_COPY, Op.SCALAR_LOAD, Op.SCALAR_STORE}
+    moved |= {Op.SCALAR_COPY, Op.SCALAR_LOAD, Op.SCALAR_LOOK, Op.SCALAR_STORE}
     assert (reached > 0) == (op in moved)
 
 

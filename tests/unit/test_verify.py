@@ -40,11 +40,13 @@ def _legal(op, arch):
         Op.PIPE_BARRIER: lambda: emit.emit_pipe_barrier(rows, 0, Pipe.M, 0, 0),
         Op.CROSS_CORE_SET_FLAG: lambda: emit.emit_cross_core_set_flag(rows, 0, 2, Pipe.MTE3, 0, 0, 0),
         Op.CROSS_CORE_WAIT_FLAG: lambda: emit.emit_cross_core_wait_flag(rows, 0, 0, 0, 0),
+        Op.SET_SIGNAL: lambda: emit.emit_set_signal(rows, 0, Pipe.MTE3, 0, 0, 0),
+        Op.WAIT_SIGNAL: lambda: emit.emit_wait_signal(rows, 0, 0, 1, 0, 0),
         Op.SET_ATOMIC: lambda: emit.emit_set_atomic(rows, 0, Data.FP32, 0, 0),
-        Op.SET_HF32: lambda: emit.emit_set_hf32(rows, 0, 1, 0, 0),
-        Op.SET_VECTOR_MASK: lambda: emit.emit_set_vector_mask(rows, 0, -1, -1, 0, 0),
         Op.SET_ATOMIC_MAX: lambda: emit.emit_set_atomic_max(rows, 0, Data.FP32, 0, 0),
         Op.SET_ATOMIC_MIN: lambda: emit.emit_set_atomic_min(rows, 0, Data.FP32, 0, 0),
+        Op.SET_HF32: lambda: emit.emit_set_hf32(rows, 0, 1, 0, 0),
+        Op.SET_VECTOR_MASK: lambda: emit.emit_set_vector_mask(rows, 0, -1, -1, 0, 0),
         Op.RESET_MASK: lambda: emit.emit_reset_mask(rows, 0, 0, 0),
         Op.SET_MASK_COUNT: lambda: emit.emit_set_mask_count(rows, 0, 0, 0),
         Op.SET_MASK_NORM: lambda: emit.emit_set_mask_norm(rows, 0, 0, 0),
@@ -75,6 +77,7 @@ def _legal(op, arch):
             rows, 0, Space.UB, 0, Space.GM, 3, 2, 10, 0, 0, 0, 0, 0, 0, half, 0, 0, 0
         ),
         Op.SCALAR_COPY: lambda: emit.emit_scalar_copy(rows, 0, Space.UB, 2, Space.UB, 64, half, -1, 0, 0),
+        Op.SCALAR_LOOK: lambda: emit.emit_scalar_look(rows, 0, 2, half, -1, 0, 0),
         Op.SCALAR_LOAD: lambda: emit.emit_scalar_load(rows, 0, Space.UB, 2, half, -1, 0, 0),
         Op.SCALAR_STORE: lambda: emit.emit_scalar_store(rows, 0, Space.UB, 2, half, 7, -1, 0, 0),
         Op.WHOLE_REDUCE_MAX: lambda: emit.emit_whole_reduce_max(rows, 0, 2, 64, half, 128, 2, 1, 1, 8, 0, 0),
@@ -373,9 +376,6 @@ def test_verify_atomic_stores_come_from_where_the_architecture_allows():
     emit.emit_data_copy(rows, 0, Space.GM, 0, Space.L1, 0, 1, 1, 0, 0, Data.FP32, 0, 0, 0)
     rows["mode"] = Mode.ATOMIC
     assert verify(rows, PRODUCTS[C220]) == []
-    rows = _legal(Op.SET_ATOMIC, C100)
-    rows["dtype"] = Data.FP16
-    assert [v.kind for v in verify(rows, PRODUCTS[C100])] == [Kind.UNSUPPORTED]
     rows["mode"] = Mode.ATOMIC | Mode.ATOMIC_MAX
     (found,) = verify(rows, PRODUCTS[C220])
     assert "DataCopy with atomic max or min must go from UB to GM, not L1->GM" in found.detail
@@ -385,6 +385,9 @@ def test_verify_atomic_stores_come_from_where_the_architecture_allows():
     rows = _legal(Op.FIXPIPE, C220)
     rows["mode"] = Mode.ATOMIC | Mode.ATOMIC_MIN
     assert verify(rows, PRODUCTS[C220]) != []
+    rows = _legal(Op.SET_ATOMIC, C100)
+    rows["dtype"] = Data.FP16
+    assert [v.kind for v in verify(rows, PRODUCTS[C100])] == [Kind.UNSUPPORTED]
     assert verify(rows, PRODUCTS[M200]) == []
 
 

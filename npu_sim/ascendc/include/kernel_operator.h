@@ -16,7 +16,7 @@
 #include "npusim/sorts.h"
 #include "npusim/topk.h"
 #include "npusim/lists.h"
-#include "npusim/system.h"
+#include "npusim/block_sync.h"
 
 // Names that templates of kernels use before they say which namespace they mean.
 using AscendC::GetBlockIdx;

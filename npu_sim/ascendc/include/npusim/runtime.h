@@ -4,6 +4,7 @@
 // it waits for others only, so its rows come in program order and its reads see what these left. Rows of several cores
 // are handed over at once, one lot behind the other: a hand-over costs as much as hundreds of rows.
 #pragma once
+#include <algorithm>
 #include <csignal>
 #include <cstdarg>
 #include <exception>
@@ -11,6 +12,7 @@
 #include <sys/mman.h>
 #include <time.h>
 #include <tuple>
+#include <vector>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -21,7 +23,7 @@ namespace npusim {
 
 constexpr size_t STACK_BYTES = 1 << 20, GUARD_BYTES = 1 << 16;
 
-enum class Wait { NONE, SYNC, FLAG, MESSAGE, ENDED };
+enum class Wait { NONE, SYNC, FLAG, MESSAGE, LOOK, ENDED };
 constexpr int CROSS_FLAGS = 16, CROSS_MODES = 3;
 
 // What a core's registers hold between calls, and the pipe that owns its buffers.
@@ -36,6 +38,20 @@ struct UnitTile {
   Tile state = Tile::FREE;
 };
 constexpr int UNIT_TILES = 4;
+
+// How often a core has looked at global memory without doing anything else, and what it saw where (signals.h).
+struct Looks {
+  static constexpr int PLACES = 64;
+  int64_t rows = 0;     // that only look, of all that the core has made
+  int64_t since = 0;    // other rows when the first of these looks came
+  int64_t again = 0;    // times that a look found what it had found before
+  int64_t patience = 0; // times after which the others get their turn
+  int count = 0, next = 0;  // places, and where the next look is likely to be
+  struct {
+    int64_t address;
+    uint64_t value;
+  } seen[PLACES];
+};
 
 // What a block begins with.
 struct Registers {
@@ -77,6 +93,11 @@ struct Core : Registers {
   uint32_t before_scalar = 0, behind_scalar = 0;
   // Whether control->window holds UB as the rows so far leave it.
   int64_t ub_rows = -1;
+  Looks looks;
+  const char* awaited_by = "";  // the call that waits for others to store something
+  std::vector<int64_t> stored;  // words of global memory that the scalar unit stored to, and others may not see yet
+  int64_t cleaned = -1;         // the line of the data cache that was cleaned last (signals.h)
+  std::vector<int64_t> known;   // of each word (signals.h): how many stores to it this core has seen
   int64_t row_count = 0;
 };
 
@@ -366,6 +387,38 @@ inline void cross_wait(int flag) {
   self->counters[flag]--;
 }
 
+// Rows of all cores that do more than look at global memory.
+inline int64_t done_so_far() {
+  int64_t done = 0;
+  for (int64_t i = 0; i < control->cores; i++) done += cores[i].row_count - cores[i].looks.rows;
+  return done;
+}
+
+// Lets the others go on as far as they can: they may store what the core looks for.
+inline void give_way(const char* call) {
+  self->awaited_by = call;
+  self->wait = Wait::LOOK;
+  end_lot(Status::ROWS);
+  swapcontext(&self->context, &scheduler);
+  hand_over_lots();
+}
+
+// Cores that look for something get a turn whenever nobody else can go on. Returns whether there were any; `seen` and
+// `rounds` say since how many such turns nothing was done.
+constexpr int64_t IDLE_ROUNDS = 2000;
+inline bool look_again(int64_t& seen, int64_t& rounds) {
+  int64_t done = done_so_far();
+  rounds = done == seen ? rounds + 1 : 0;
+  seen = done;
+  bool any = false;
+  for (int64_t i = 0; i < control->cores && rounds < IDLE_ROUNDS; i++)
+    if (cores[i].wait == Wait::LOOK) {
+      cores[i].wait = Wait::NONE;
+      any = true;
+    }
+  return any;
+}
+
 // ------------------------------------------------------------------------------------------------------------ entry
 
 template <class T> T argument(int64_t index) {
@@ -511,6 +564,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   take_standard_output();
   cores = new Core[control->cores];
   for (int64_t i = 0; i < control->cores; i++) make_core(i);
+  int64_t seen = -1, rounds = 0;
   for (int64_t ended = 0; ended < control->cores;) {
     bool moved = false;
     for (int64_t i = 0; i < control->cores; i++) {
@@ -521,15 +575,20 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
       moved = true;
       ended += self->wait == Wait::ENDED;
     }
-    if (moved) continue;
+    if (moved || look_again(seen, rounds)) continue;
     const Core* stuck = nullptr;
     for (int64_t i = control->cores - 1; i >= 0; i--)
-      if (cores[i].wait == Wait::FLAG || cores[i].wait == Wait::MESSAGE || (ended && cores[i].wait == Wait::SYNC)) stuck = &cores[i];
+      if (cores[i].wait == Wait::FLAG || cores[i].wait == Wait::MESSAGE || cores[i].wait == Wait::LOOK ||
+          (ended && cores[i].wait == Wait::SYNC))
+        stuck = &cores[i];
     if (stuck) {
       self = &cores[stuck->index];
       control->core = self->index;
       if (self->wait == Wait::SYNC)
         snprintf(control->text, TEXT_BYTES, "SyncAll must be reached by every core, not be skipped by one that returned");
+      else if (self->wait == Wait::LOOK)
+        snprintf(control->text, TEXT_BYTES, "%s must find what another core stores in global memory, not wait for ever",
+                 self->awaited_by);
       else if (self->wait == Wait::MESSAGE)
         snprintf(control->text, TEXT_BYTES,
                  "REGIST_MATMUL_OBJ must be reached by every vector core of the block, not be waited for for ever");

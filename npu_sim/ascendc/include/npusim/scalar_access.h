@@ -1,22 +1,28 @@
 // Elements that the scalar unit reads and writes: GetValue and SetValue.
 #pragma once
-#include "npusim/types.h"
+#include "npusim/signals.h"
 
 namespace npusim {
 
-template <class T> inline T read_gm(Here here, const T* pointer, int64_t tensor) {
+template <class T> inline T read_gm(Here here, const T* pointer, int64_t tensor, bool past_cache = false) {
   int64_t at = gm_offset(pointer);
   if (at < 0 || at + int64_t(sizeof(T)) > control->gm_bytes)
     refuse(here, "GetValue must read inside a tensor, not at %p", (const void*)pointer);
+  Looking looking;
+  see(here, at);
 #ifdef NPUSIM_HAS_SCALAR_LOAD
   if constexpr (Element<T>::known) {
     before_scalar(here, true, false);
-    emit_scalar_load(here, space::GM, at, moved<T>(), tensor);
+    if (past_cache || is_past_cache(at)) emit_scalar_look(here, at, moved<T>(), tensor);
+    else emit_scalar_load(here, space::GM, at, moved<T>(), tensor);
   }
 #endif
   settle_gm(here);
   T value;
   memcpy((void*)&value, (const void*)pointer, sizeof value);
+  uint64_t bits = 0;
+  memcpy(&bits, (const void*)pointer, std::min(sizeof value, sizeof bits));
+  if (control->reads && looks_in_vain(at, bits)) give_way("GetValue");
   return value;
 }
 
@@ -39,6 +45,7 @@ template <class T> inline void store_scalar(Here here, int64_t in_space, int64_t
     refuse(here, "SetValue must write UB or global memory, not %s", space_name(in_space));
   if (in_space == space::UB && !self->is_vector) return;
 #ifdef NPUSIM_HAS_SCALAR_STORE
+  if (in_space == space::GM) keep_in_cache(address);
   before_scalar(here, in_space == space::GM, true);
   if constexpr (sizeof(T) == 8) {
     int32_t words[2];

@@ -96,6 +96,7 @@ inline void barrier(Here here, int64_t on) {
   if (on == pipe::S) refuse(here, "PipeBarrier must be of a pipe other than S");
   if (on == pipe::V && !self->is_vector) return;
   if (is_split && self->is_vector && (on == pipe::M || on == pipe::MTE1 || on == pipe::FIX)) return;
+  Looking looking;  // a core that polls may hold itself up in between
   emit_pipe_barrier(here, on);
 }
 
@@ -220,7 +221,10 @@ inline void WaitPreTaskEnd() {}
 
 template <class T> inline void DataCachePreload(const GlobalTensor<T>&, int64_t) {}
 template <class T, CacheLine line = CacheLine::SINGLE_CACHE_LINE, DcciDst destination = DcciDst::CACHELINE_ALL>
-inline void DataCacheCleanAndInvalid(const GlobalTensor<T>&) {}
+inline void DataCacheCleanAndInvalid(const GlobalTensor<T>& tensor, Here here = Here::now()) {
+  bool all = line == CacheLine::ENTIRE_DATA_CACHE;
+  if (destination != DcciDst::CACHELINE_UB) npusim::clean_cache(here, all, all ? 0 : tensor.address());
+}
 template <class T, CacheLine line = CacheLine::SINGLE_CACHE_LINE, DcciDst destination = DcciDst::CACHELINE_ALL>
 inline void DataCacheCleanAndInvalid(const LocalTensor<T>&) {}
 inline void ICachePreLoad(int64_t) {}
