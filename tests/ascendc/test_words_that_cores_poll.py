@@ -108,6 +108,16 @@ extern "C" __global__ __vector__ void by_cache(GM_ADDR z, GM_ADDR words, int32_t
   }
   for (int i = 0; i < last; i++) step.add(i + 8, i + 16);
 }
+extern "C" __global__ __vector__ void cleaned_long_ago(GM_ADDR z, GM_ADDR words) {
+  Step step(z, words);
+  DataCacheCleanAndInvalid<int32_t, CacheLine::ENTIRE_DATA_CACHE>(step.sync);
+  int32_t first = step.sync.GetValue(0);
+  step.add(step.block + 8, step.block + 16);
+  SetFlag<HardEvent::MTE3_S>(0);
+  WaitFlag<HardEvent::MTE3_S>(0);
+  if (step.block == 0) step.sync.SetValue(0, first + 5);
+  else step.sync.SetValue(16, step.sync.GetValue(0));  // PLAIN
+}
 extern "C" __global__ __vector__ void past_cache(GM_ADDR z, GM_ADDR words) {
   __gm__ int32_t* word = (__gm__ int32_t*)words;
   int block = GetBlockIdx(), last = GetBlockNum() - 1;
@@ -201,6 +211,15 @@ def test_who_polls_a_word_gives_way_to_those_who_store_it(source):
     # without the line cleaned nothing says that others see it behind the rest
     z, words = _started(24, 64)
     assert kernel.check(z, words, np.int32(0), blocks=4).findings
+
+
+def test_a_look_is_past_the_cache_only_just_behind_its_cleaning(source):
+    z, words = _started(24, 64)
+    run = ascendc.compile(source, "cleaned_long_ago").check(z, words, blocks=2)
+    ops = run.rows(1)["op"].tolist()
+    assert (ops.count(Op.SCALAR_LOOK), ops.count(Op.SCALAR_LOAD)) == (1, 1)
+    line = 1 + SOURCE[: SOURCE.index("// PLAIN")].count("\n")
+    assert {found.line.line for found in run.findings if found.other_core >= 0} == {line}
 
 
 def test_a_core_alone_that_polls_for_ever_is_an_error_with_its_line(source):

@@ -96,7 +96,7 @@ struct Core : Registers {
   Looks looks;
   const char* awaited_by = "";  // the call that waits for others to store something
   std::vector<int64_t> stored;  // words of global memory that the scalar unit stored to, and others may not see yet
-  int64_t cleaned = -1;         // the line of the data cache that was cleaned last (signals.h)
+  int64_t cleaned = -1, cleaned_at = 0;  // the line of the data cache that was cleaned last (signals.h), and when
   std::vector<int64_t> known;   // of each word (signals.h): how many stores to it this core has seen
   int64_t row_count = 0;
 };

@@ -8,12 +8,13 @@ template <class T> inline T read_gm(Here here, const T* pointer, int64_t tensor,
   int64_t at = gm_offset(pointer);
   if (at < 0 || at + int64_t(sizeof(T)) > control->gm_bytes)
     refuse(here, "GetValue must read inside a tensor, not at %p", (const void*)pointer);
+  past_cache = past_cache || is_past_cache(at);
   Looking looking;
   see(here, at);
 #ifdef NPUSIM_HAS_SCALAR_LOAD
   if constexpr (Element<T>::known) {
     before_scalar(here, true, false);
-    if (past_cache || is_past_cache(at)) emit_scalar_look(here, at, moved<T>(), tensor);
+    if (past_cache) emit_scalar_look(here, at, moved<T>(), tensor);
     else emit_scalar_load(here, space::GM, at, moved<T>(), tensor);
   }
 #endif

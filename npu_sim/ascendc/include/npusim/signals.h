@@ -63,11 +63,13 @@ inline void clean_cache(Here here, bool all, int64_t address = 0) {
   }
   self->stored = left;
   self->cleaned = all ? EVERY_LINE : address / CACHE_LINE_BYTES;
+  self->cleaned_at = self->row_count - self->looks.rows;
 }
 
-// Whether the core looks past its cache, of which it has cleaned the line last.
+// Whether the core looks past its cache, of which it has just cleaned the line.
 inline bool is_past_cache(int64_t address) {
-  return self->cleaned == EVERY_LINE || self->cleaned == address / CACHE_LINE_BYTES;
+  bool is_cleaned = self->cleaned == EVERY_LINE || self->cleaned == address / CACHE_LINE_BYTES;
+  return is_cleaned && self->cleaned_at == self->row_count - self->looks.rows;
 }
 
 // The core has seen `value` there: returns whether it should look again when others have gone on.
