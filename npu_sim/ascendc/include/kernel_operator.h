@@ -5,6 +5,7 @@
 #include "npusim/library.h"
 #include "npusim/cumsum.h"
 #include "npusim/dropout.h"
+#include "npusim/image_layouts.h"
 #include "npusim/norms.h"
 #include "npusim/pads.h"
 #include "npusim/patterns.h"
