@@ -9,6 +9,7 @@
 #include "npusim/norms.h"
 #include "npusim/pads.h"
 #include "npusim/patterns.h"
+#include "npusim/pool.h"
 #include "npusim/quantise.h"
 #include "npusim/reorder.h"
 #include "npusim/softmax.h"

@@ -1,6 +1,6 @@
 // DataCopy and DataCopyPad between global memory, L1 and UB.
 #pragma once
-#include "npusim/pipe.h"
+#include "npusim/queue.h"
 
 namespace AscendC {
 

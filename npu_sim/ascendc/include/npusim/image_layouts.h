@@ -1,7 +1,7 @@
 // Transpose between [N, C, H, W] and [N, H, W, C] in UB, of any C.
 //
-// Pixels are taken in tiles of 16 blocks, pixel (i, j) being the element j of block i. Every channel of a tile is turned
-// to rows of 16 pixels (., j); row j C + c is that of channel c. These rows, turned back block by block, are the tile with
+// Pixels are taken in tiles of 16 blocks, pixel (i, j) being element j of block i. Every channel of a tile is turned to
+// rows of 16 pixels (., j); row j C + c is that of channel c. These rows, turned back block by block, are the tile with
 // its channels behind each other. The other way is the same in reverse.
 #pragma once
 #include "npusim/host_types.h"
@@ -124,10 +124,11 @@ inline void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
     npusim::refuse(here, "Transpose with TransposeParamsExt must be of TRANSPOSE_ND2ND_B16, TRANSPOSE_NCHW2NHWC or "
                    "TRANSPOSE_NHWC2NCHW, not of type %d", int(p.transposeType));
   if (!npusim::is_split) npusim::refuse(here, "Transpose of images is modelled on A2 and A3");
-  int64_t channels = p.cSize, pixels = int64_t(p.hSize) * p.wSize, bytes = p.nSize * channels * pixels * int64_t(sizeof(T));
+  int64_t channels = p.cSize, pixels = int64_t(p.hSize) * p.wSize, image = channels * pixels;
+  int64_t bytes = p.nSize * image * int64_t(sizeof(T));
   if (channels > npusim::MOST_CHANNELS || pixels > npusim::MOST_PIXELS)
-    npusim::refuse(here, "Transpose must be of at most %lld channels (cSize) and %lld pixels (hSize x wSize), not %lld and "
-                   "%lld", (long long)npusim::MOST_CHANNELS, (long long)npusim::MOST_PIXELS, (long long)channels,
+    npusim::refuse(here, "Transpose must be of at most %lld channels (cSize) and %lld pixels (hSize x wSize), not %lld "
+                   "and %lld", (long long)npusim::MOST_CHANNELS, (long long)npusim::MOST_PIXELS, (long long)channels,
                    (long long)pixels);
   if (pixels * int64_t(sizeof(T)) % 32)
     npusim::refuse(here, "Transpose must be of planes (hSize x wSize) of whole blocks of 32 bytes, not of %lld bytes",
@@ -139,11 +140,10 @@ inline void Transpose(const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
   npusim::Temporary room(here, "Transpose", &shared);
   int64_t needed = npusim::layout_bytes(channels, sizeof(T), to_nhwc);
   if (room.bytes() < needed)
-    npusim::refuse(here, "Transpose must be given a temporary buffer of at least %lld bytes, not %lld", (long long)needed,
-                   (long long)room.bytes());
+    npusim::refuse(here, "Transpose must be given a temporary buffer of at least %lld bytes, not %lld",
+                   (long long)needed, (long long)room.bytes());
   for (int64_t n = 0; n < p.nSize; n++)
-    npusim::turn_image<T>(here, room, dst[uint32_t(n * channels * pixels)], src[uint32_t(n * channels * pixels)], channels,
-                          pixels, to_nhwc);
+    npusim::turn_image<T>(here, room, dst[uint32_t(n * image)], src[uint32_t(n * image)], channels, pixels, to_nhwc);
   if constexpr (sizeof(T) == 1) ResetMask(here);
 }
 }  // namespace AscendC

@@ -1,6 +1,4 @@
-// TPipe, TQue, TQueBind, TBuf: buffers with the flags that hand them from one pipe to another.
-//
-// A block holds an event from EnQue to DeQue and from FreeTensor to the next AllocTensor; ids are the lowest free ones.
+// TPipe: blocks of buffers, and the events that hand them from one pipe to another.
 #pragma once
 #include "npusim/sync.h"
 
@@ -22,6 +20,7 @@ namespace npusim {
 using AscendC::LocalTensor;
 
 constexpr int MAX_BLOCKS = 64;
+constexpr int POOLED_BLOCKS = 256;  // behind them: those of pools
 // A buffer's number is its position below its count; this one is what a call borrows of the rest of UB.
 constexpr int POSITION_BITS = 5;
 constexpr int64_t SCRATCH = (1 << POSITION_BITS) - 1;
@@ -40,7 +39,7 @@ struct Block {
   TPosition position = TPosition::MAX;
   int ready_id = -1, free_id = -1;
   HardEvent free_event = HardEvent::MAX;
-  bool taken = false, queued = false, was_queued = false, is_buffer = false;
+  bool taken = false, queued = false, was_queued = false, is_buffer = false, is_idle = false;
 };
 
 // The event with which what fills a queue's blocks tells what empties them, and the one back.
@@ -98,7 +97,25 @@ struct Queue {
   int first = 0, count = 0, cursor = 0;
   int ring[MAX_BLOCKS] = {}, head = 0, used = 0;
 };
+
+// A part of UB or L1 that its owner shares out, in up to so many blocks; see pool.h.
+struct Pool {
+  TPosition position;
+  int most;
+  int64_t start = 0, bytes = 0, top = 0;
+  int first = 0, count = 0, life = 0;
+};
 }  // namespace npusim
+
+namespace npusim {
+inline int pipe_lives = 0;  // of all pipes, between one Reset and the next
+
+// What a destructor does is at the line of the call before.
+inline Here last_place() {
+  int64_t site = self->last_site;
+  return {control->files[site >> LINE_BITS].name, int32_t(site & ((1 << LINE_BITS) - 1))};
+}
+}
 
 namespace AscendC {
 
@@ -109,7 +126,7 @@ class TPipe {
  public:
   TPipe(Here here = Here::now()) { open(here); }
   ~TPipe() {
-    if (is_open) close(Here{last_file(), 0}, true);
+    if (is_open) close(npusim::last_place(), true);
   }
   TPipe(const TPipe&) = delete;
   TPipe& operator=(const TPipe&) = delete;
@@ -118,7 +135,7 @@ class TPipe {
     if (!is_open) open(here);
   }
   void Reset(Here here = Here::now()) {
-    for (int i = 0; i < block_count; i++) await_free(here, blocks[i]);
+    await_all(here);
     forget(here);
     memset(events, 0, sizeof events);
   }
@@ -144,6 +161,16 @@ class TPipe {
     blocks[buffer.block].is_buffer = true;
     mark(here, blocks[buffer.block], true);
     return true;
+  }
+
+  template <class T> bool InitBufPool(T& pool, uint32_t length, Here here = Here::now()) {
+    int64_t in = npusim::space_of(pool.npusim_pool.position);
+    share_out(here, pool.npusim_pool, top[in], length);
+    top[in] = pool.npusim_pool.start + pool.npusim_pool.bytes;
+    return true;
+  }
+  template <class T, class U> bool InitBufPool(T& pool, uint32_t length, U& shared, Here here = Here::now()) {
+    return share_again(here, pool.npusim_pool, length, shared.npusim_pool);
   }
 
   template <HardEvent event> TEventID AllocEventID(Here here = Here::now()) { return take_event(here, event); }
@@ -188,12 +215,60 @@ class TPipe {
     if (room > 0) mark(here, block, begins, block.bytes < room ? block.bytes : room);
   }
 
-  npusim::Block blocks[npusim::MAX_BLOCKS];
+  npusim::Block blocks[npusim::MAX_BLOCKS + npusim::POOLED_BLOCKS];
+
+  // A pool keeps its blocks for as long as the pipe is not reset.
+  void share_out(Here here, npusim::Pool& pool, int64_t start, uint32_t length) {
+    int64_t in = npusim::space_of(pool.position);
+    if (in != npusim::space::UB && in != npusim::space::L1)
+      npusim::refuse(here, "InitBufPool must be of a pool in UB or L1, not in %s", npusim::space_name(in));
+    if (pool.life != life) {
+      if (pooled_count + pool.most > npusim::POOLED_BLOCKS)
+        npusim::refuse(here, "blocks of all pools must be at most %d", npusim::POOLED_BLOCKS);
+      pool.first = npusim::MAX_BLOCKS + pooled_count;
+      pool.life = life;
+      pooled_count += pool.most;
+    }
+    await_pool(here, pool);
+    pool.start = start;
+    pool.bytes = npusim::up(length, 32);
+  }
+  bool share_again(Here here, npusim::Pool& pool, uint32_t length, const npusim::Pool& shared) {
+    if (shared.life != life || npusim::space_of(shared.position) != npusim::space_of(pool.position) ||
+        length > shared.bytes)
+      npusim::refuse(here, "InitBufPool of %u bytes must share a pool of the same buffer with as many, not with %lld",
+                     length, (long long)(shared.life == life ? shared.bytes : 0));
+    share_out(here, pool, shared.start, length);
+    return true;
+  }
+  // What its blocks still signal is waited for; they may be used again, or given away anew.
+  void await_pool(Here here, npusim::Pool& pool) {
+    for (int i = pool.first; i < pool.first + pool.most; i++) {
+      await_free(here, blocks[i]);
+      end_buffer(here, blocks[i]);
+    }
+    pool.top = 0;
+    pool.count = 0;
+  }
+  bool is_of(const npusim::Pool& pool) const { return is_open && pool.life == life; }
+  // A block of a pool at an address.
+  void place(Here here, const npusim::Pool& pool, int at, TPosition position, int64_t address, uint32_t length) {
+    int64_t bytes = npusim::up(length, 32), offset = address - pool.start;
+    if (npusim::space_of(position) != npusim::space_of(pool.position))
+      npusim::refuse(here, "InitBuffer of a pool in %s must be of a position there, not %s",
+                     npusim::space_name(npusim::space_of(pool.position)), npusim::position_name(position));
+    if (offset < 0 || offset + bytes > pool.bytes)
+      npusim::refuse(here, "InitBuffer must stay inside the %lld bytes of its pool, not take [%lld, %lld)",
+                     (long long)pool.bytes, (long long)offset, (long long)(offset + bytes));
+    await_free(here, blocks[at]);
+    end_buffer(here, blocks[at]);
+    set_block(here, blocks[at], position, address, bytes);
+  }
 
  private:
   static constexpr int PRESET = 3;  // of M_MTE1, on a Cube core: L0 that kernels double by hand, and the bias table
   int64_t top[npusim::SPACES] = {};
-  int block_count = 0, numbers = 0;
+  int block_count = 0, numbers = 0, pooled_count = 0, life = 0;
   uint8_t events[int(HardEvent::MAX)] = {};
   bool is_open = false, has_preset = false;
 
@@ -203,13 +278,9 @@ class TPipe {
     else npusim::emit_free_tensor(here, block.space, block.address, bytes, block.number);
   }
 
-  static const char* last_file() {
-    int64_t file = npusim::self->last_site >> npusim::LINE_BITS;
-    return npusim::control->files[file].name;
-  }
-
   void open(Here here) {
     is_open = true;
+    life = ++npusim::pipe_lives;
     npusim::self->pipe = this;
     has_preset = npusim::is_split && npusim::self->is_cube;
     for (int i = 0; has_preset && i < PRESET; i++)
@@ -217,8 +288,7 @@ class TPipe {
   }
 
   void close(Here here, bool with_barrier) {
-    if (!here.line) here.line = int32_t(npusim::self->last_site & ((1 << npusim::LINE_BITS) - 1));
-    for (int i = 0; i < block_count; i++) await_free(here, blocks[i]);
+    await_all(here);
     for (int i = 0; has_preset && i < PRESET; i++) npusim::wait_flag(here, HardEvent::M_MTE1, i);
     forget(here);
     if (with_barrier) npusim::barrier(here, npusim::pipe::ALL);
@@ -226,10 +296,23 @@ class TPipe {
     if (npusim::self->pipe == this) npusim::self->pipe = nullptr;
   }
 
+  template <class F> void each_block(F call) {
+    for (int i = 0; i < block_count; i++) call(blocks[i]);
+    for (int i = 0; i < pooled_count; i++) call(blocks[npusim::MAX_BLOCKS + i]);
+  }
+  void await_all(Here here) {
+    each_block([&](npusim::Block& block) { await_free(here, block); });
+  }
+  void end_buffer(Here here, npusim::Block& block) {
+    if (block.is_buffer && !block.is_idle) mark(here, block, false);
+    block.is_idle = block.is_buffer;
+  }
+
   void forget(Here here) {
-    for (int i = 0; i < block_count; i++)
-      if (blocks[i].is_buffer) mark(here, blocks[i], false);
-    block_count = 0;
+    each_block([&](npusim::Block& block) { end_buffer(here, block); });
+    block_count = pooled_count = 0;
+    for (int i = 0; i < npusim::POOLED_BLOCKS; i++) blocks[npusim::MAX_BLOCKS + i] = npusim::Block();
+    life = ++npusim::pipe_lives;
     memset(top, 0, sizeof top);
   }
 
@@ -239,178 +322,23 @@ class TPipe {
       npusim::refuse(here, "InitBuffer must be of a position with a buffer, not %s", npusim::position_name(position));
     if (block_count == npusim::MAX_BLOCKS)
       npusim::refuse(here, "blocks of a TPipe must be at most %d", npusim::MAX_BLOCKS);
-    int64_t bytes = (int64_t(length) + 31) / 32 * 32;
-    npusim::Block& block = blocks[block_count];
+    set_block(here, blocks[block_count], position, top[in], npusim::up(length, 32));
+    top[in] += blocks[block_count].bytes;
+    return block_count++;
+  }
+  void set_block(Here here, npusim::Block& block, TPosition position, int64_t address, int64_t bytes) {
     block = npusim::Block();
-    block.space = in;
-    block.address = top[in];
+    block.space = npusim::space_of(position);
+    block.address = address;
     block.bytes = bytes;
     block.position = position;
     block.number = int64_t(numbers++) << npusim::POSITION_BITS | int64_t(position);
-    top[in] += bytes;
-    if (top[in] > npusim::capacity_of(in)) {  // no device minds before these bytes are used; the finding is this line's
-      mark(here, block, true, block.bytes);
+    if (address + bytes > npusim::capacity_of(block.space)) {  // no device minds before these bytes are used
+      mark(here, block, true, block.bytes);                    // the finding is this line's
       mark(here, block, false, block.bytes);
     }
-    return block_count++;
   }
 };
 
 inline TPipe* GetTPipePtr() { return (TPipe*)npusim::self->pipe; }
-
-template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind {
- public:
-  static constexpr TPosition position = D == TPosition::GM || D == TPosition::CO2 ? S : D;
-  static constexpr npusim::Handshake hands = npusim::handshake_of(S, D);
-  static_assert(hands.ready != HardEvent::MAX, "no queue has these positions");
-
-  template <class T> LocalTensor<T> AllocTensor(Here here = Here::now()) {
-    TPipe& pipe = owner(here);
-    int at = -1;
-    for (int i = 0; i < own.count && at < 0; i++) {
-      int candidate = own.first + (own.cursor + i) % own.count;
-      if (!pipe.blocks[candidate].taken) at = candidate;
-    }
-    if (at < 0)
-      npusim::refuse(here, "AllocTensor of a %s queue must find a free one of its %d blocks, not wait for ever",
-                     npusim::position_name(position), own.count);
-    own.cursor = (at - own.first + 1) % own.count;
-    npusim::Block& block = pipe.blocks[at];
-    block.taken = true;
-    pipe.mark(here, block, true);
-    pipe.await_free(here, block);
-    return tensor_of<T>(block, at);
-  }
-  template <class T> void AllocTensor(LocalTensor<T>& tensor, Here here = Here::now()) {
-    static_assert(depth == 0, "AllocTensor(tensor) is for queues of depth 0");
-    tensor = AllocTensor<T>(here);
-  }
-
-  template <class T> bool EnQue(const LocalTensor<T>& tensor, Here here = Here::now()) {
-    return enque(here, tensor, hands.ready);
-  }
-  template <TPosition s, TPosition d, class T> bool EnQue(const LocalTensor<T>& tensor, Here here = Here::now()) {
-    return enque(here, tensor, npusim::handshake_of(s, d).ready);
-  }
-  template <class T> LocalTensor<T> DeQue(Here here = Here::now()) { return deque<T>(here, hands.ready); }
-  template <TPosition s, TPosition d, class T> LocalTensor<T> DeQue(Here here = Here::now()) {
-    return deque<T>(here, npusim::handshake_of(s, d).ready);
-  }
-  TBufHandle DeQue(Here here = Here::now()) { return (TBufHandle)DeQue<uint8_t>(here).GetPhyAddr(); }
-  template <class T> void DeQue(LocalTensor<T>& tensor, Here here = Here::now()) { tensor = DeQue<T>(here); }
-
-  template <class T> void FreeTensor(const LocalTensor<T>& tensor, Here here = Here::now()) {
-    TPipe& pipe = owner(here);
-    npusim::Block& block = block_of(here, pipe, tensor, "FreeTensor");
-    if (!block.taken)
-      npusim::refuse(here, "FreeTensor must be of a tensor that is allocated, not of one that was freed");
-    block.taken = false;
-    // ASSUMED: a queue of VECCALC, which the vector unit has to itself, hands over what went through EnQue alone
-    bool is_handed = position != TPosition::VECCALC || block.was_queued;
-    block.was_queued = false;
-    if (hands.free != HardEvent::MAX && is_handed) {
-      block.free_event = hands.free;
-      block.free_id = pipe.take_event(here, hands.free);
-      npusim::set_flag(here, hands.free, block.free_id);
-    }
-    pipe.mark(here, block, false);
-  }
-
-  void FreeAllEvent(Here here = Here::now()) {
-    TPipe& pipe = owner(here);
-    for (int i = 0; i < own.count; i++) pipe.await_free(here, pipe.blocks[own.first + i]);
-  }
-  bool VacantInQue() const { return own.used < (depth ? depth : own.count); }
-  bool HasTensorInQue() const { return own.used > 0; }
-  int32_t GetTensorCountInQue() const { return own.used; }
-  bool HasIdleBuffer() const {
-    TPipe& pipe = *GetTPipePtr();
-    for (int i = 0; i < own.count; i++)
-      if (!pipe.blocks[own.first + i].taken) return true;
-    return false;
-  }
-
-  npusim::Queue own;
-  void prepare(Here, TPipe&) {}
-
- private:
-  TPipe& owner(Here here) const {
-    if (!own.count || !npusim::self->pipe)
-      npusim::refuse(here, "a %s queue must get its blocks from InitBuffer first", npusim::position_name(position));
-    return *GetTPipePtr();
-  }
-  template <class T> static LocalTensor<T> tensor_of(const npusim::Block& block, int at) {
-    LocalTensor<T> tensor;
-    tensor.address = block.address;
-    tensor.bytes = uint32_t(block.bytes);
-    tensor.block = int16_t(at);
-    tensor.position = block.position;
-    return tensor;
-  }
-  template <class T> npusim::Block& block_of(Here here, TPipe& pipe, const LocalTensor<T>& tensor, const char* call) {
-    if (tensor.block < own.first || tensor.block >= own.first + own.count)
-      npusim::refuse(here, "%s of a %s queue must be given one of its tensors", call, npusim::position_name(position));
-    return pipe.blocks[tensor.block];
-  }
-  template <class T> bool enque(Here here, const LocalTensor<T>& tensor, HardEvent ready) {
-    TPipe& pipe = owner(here);
-    npusim::Block& block = block_of(here, pipe, tensor, "EnQue");
-    if (block.queued) npusim::refuse(here, "EnQue must come once for a tensor, not twice");
-    if (!VacantInQue() && own.used >= own.count)
-      npusim::refuse(here, "EnQue of a %s queue must leave at most %d tensors queued, not %d",
-                     npusim::position_name(position), int(depth), own.used + 1);
-    block.ready_id = pipe.take_event(here, ready);
-    block.queued = block.was_queued = true;
-    npusim::set_flag(here, ready, block.ready_id);
-    own.ring[(own.head + own.used++) % npusim::MAX_BLOCKS] = tensor.block;
-    return true;
-  }
-  template <class T> LocalTensor<T> deque(Here here, HardEvent ready) {
-    TPipe& pipe = owner(here);
-    if (!own.used)
-      npusim::refuse(here, "DeQue of a %s queue must come behind an EnQue, not find nothing",
-                     npusim::position_name(position));
-    int at = own.ring[own.head];
-    own.head = (own.head + 1) % npusim::MAX_BLOCKS;
-    own.used--;
-    npusim::Block& block = pipe.blocks[at];
-    npusim::wait_flag(here, ready, block.ready_id);
-    pipe.give_event(ready, block.ready_id);
-    block.queued = false;
-    block.ready_id = -1;
-    return tensor_of<T>(block, at);
-  }
-};
-
-template <TPosition P, int32_t depth, auto mask = 0>
-class TQue : public TQueBind<npusim::source_of(P), npusim::target_of(P), depth, mask> {};
-
-template <TPosition P> class TBuf {
- public:
-  int block = -1;
-  uint32_t bytes = 0;
-
-  template <class T> LocalTensor<T> Get(Here here = Here::now()) { return part<T>(here, bytes / sizeof(T), 0); }
-  template <class T> LocalTensor<T> Get(uint32_t count, Here here = Here::now()) { return part<T>(here, count, 0); }
-  template <class T> LocalTensor<T> GetWithOffset(uint32_t count, uint32_t offset, Here here = Here::now()) {
-    return part<T>(here, count, offset);
-  }
-  template <class T> LocalTensor<T> AllocTensor(Here here = Here::now()) { return Get<T>(here); }
-  template <class T> bool EnQue(const LocalTensor<T>&) { return true; }
-  template <class T> LocalTensor<T> DeQue(Here here = Here::now()) { return Get<T>(here); }
-  template <class T> void FreeTensor(const LocalTensor<T>&) {}
-  uint32_t GetBufLen() const { return bytes; }
-
- private:
-  template <class T> LocalTensor<T> part(Here here, uint32_t count, uint32_t offset) {
-    if (block < 0 || !npusim::self->pipe) npusim::refuse(here, "TBuf must get its memory from InitBuffer first");
-    const npusim::Block& whole = GetTPipePtr()->blocks[block];
-    LocalTensor<T> tensor;
-    tensor.address = whole.address + offset;
-    tensor.bytes = uint32_t(count * sizeof(T));
-    tensor.block = int16_t(block);
-    tensor.position = P;
-    return tensor;
-  }
-};
 }  // namespace AscendC
