@@ -19,6 +19,7 @@
 #include "npusim/topk.h"
 #include "npusim/lists.h"
 #include "npusim/block_sync.h"
+#include "npusim/dump.h"
 
 // Names that templates of kernels use before they say which namespace they mean.
 using AscendC::GetBlockIdx;
