@@ -6,26 +6,9 @@
 #pragma once
 #include <algorithm>
 
-#include "npusim/matmul_types.h"
+#include "npusim/matmul_panels.h"
 
 namespace npusim {
-
-constexpr int64_t FRACTAL = 512, MMAD_BARRIER = 2560, MAX_ROW_STEP = 65535;
-constexpr int64_t parts(int64_t value, int64_t by) { return (value + by - 1) / by; }
-
-// What products of a type add up to.
-template <class T> using Sum = std::conditional_t<std::is_same_v<T, int8_t>, int32_t, float>;
-
-// Rows and columns that a load turns at a time.
-template <class T> inline constexpr int64_t SQUARE = sizeof(T) == 1 ? 32 : 16;
-
-// An operand as it is stored: rows and columns as SetOrgShape says, or L1 that holds it already.
-template <class T> struct Stored {
-  AscendC::GlobalTensor<T> gm;
-  AscendC::LocalTensor<T> l1;
-  bool is_local = false, is_nz = false, turns = false;  // turns: its rows become columns on the way to L0
-  int64_t rows = 0, columns = 0;                        // of the whole in memory
-};
 
 // What a call computes; sent as a whole with every message.
 template <class A, class B, class Bias> struct Product {
@@ -38,110 +21,6 @@ template <class A, class B, class Bias> struct Product {
   int64_t m = 0, n = 0, k = 0;  // of one core
   int64_t c_rows = 0, c_columns = 0;
   int64_t version = 0;  // another one of operands: nothing of what L1 holds is theirs
-};
-
-// Part of an operand in L1: columns of blocks of 32 bytes, each of whole fractals of rows, of int8 that is to be turned of
-// whole squares.
-template <class T, AscendC::TPosition P> class Panels {
- public:
-  void init(Here here, AscendC::TPipe& pipe, int64_t count, int64_t bytes) {
-    count_ = int(count < 1 ? 1 : count > MAX ? MAX : count);
-    pipe.InitBuffer(queue_, uint8_t(count_), uint32_t(bytes), here);
-  }
-
-  struct Panel {
-    AscendC::LocalTensor<T> tensor;
-    int64_t owner = -1, version = 0, row = 0, column = 0, rows = 0, columns = 0;
-  };
-
-  // The panel with rows x columns from (row, column) on, loaded if it is not there; both start at multiples of 16.
-  const Panel& get(Here here, const Stored<T>& from, int64_t owner, int64_t version, int64_t row, int64_t rows,
-                   int64_t column, int64_t columns) {
-    for (int i = 0; i < count_; i++) {
-      const Panel& one = held_[i];
-      if (one.owner == owner && one.version == version && one.row == row && one.column == column && one.rows == rows &&
-          one.columns == columns)
-        return one;
-    }
-    Panel& next = held_[next_];
-    next_ = (next_ + 1) % count_;
-    drop(here, next);
-    next = {queue_.template AllocTensor<T>(here), owner, version, row, column, rows, columns};
-    load(here, from, next);
-    queue_.EnQue(next.tensor, here);
-    next.tensor = queue_.template DeQue<T>(here);
-    return next;
-  }
-
-  void drop_all(Here here, int64_t owner) {
-    for (int i = 0; i < count_; i++)
-      if (held_[(next_ + i) % count_].owner == owner) drop(here, held_[(next_ + i) % count_]);
-  }
-
- private:
-  static constexpr int MAX = 16;
-  static constexpr int64_t C0 = 32 / sizeof(T);
-  AscendC::TQue<P, MAX> queue_;
-  Panel held_[MAX];
-  int count_ = 0, next_ = 0;
-
-  void drop(Here here, Panel& one) {
-    if (one.owner >= 0) queue_.FreeTensor(one.tensor, here);
-    one.owner = -1;
-  }
-
-  // Rows up to a multiple of this are there.
-  static int64_t unit(const Stored<T>& from) { return from.turns ? SQUARE<T> : 16; }
-
-  void load(Here here, const Stored<T>& from, const Panel& to) {
-    checked(here, from.gm, "Matmul");
-    if (from.is_nz) return load_nz(here, from, to);
-    define_tail(here, from, to);
-    int64_t at = to.row * from.columns + to.column;
-    if (sizeof(T) < 4 || !from.turns)
-      return fetch(here, from, to.tensor.address, at, to.rows, to.columns, up(to.rows, unit(from)));
-    // squares of 32-bit elements are turned fractal by fractal: their rows lie in bands of 16
-    int64_t band = 2 * parts(to.columns, 16) * FRACTAL;
-    for (int64_t row = 0; row < to.rows; row += 16) {
-      int64_t rows = to.rows - row < 16 ? to.rows - row : 16;
-      fetch(here, from, to.tensor.address + row / 16 * band, at + row * from.columns, rows, to.columns, 16);
-    }
-  }
-
-  // What ND2NZ leaves of the last fractals: the loads to L0 take it along. ASSUMED: a device multiplies what is there.
-  static void define_tail(Here here, const Stored<T>& from, const Panel& to) {
-    int64_t whole = unit(from), lines = to.rows % whole, columns = parts(to.columns, C0), pitch = up(to.rows, whole);
-    int64_t at = to.tensor.address + to.rows * 32;
-    if (from.turns && sizeof(T) == 4) {
-      int64_t pairs = 2 * parts(to.columns, 16);
-      if (columns < pairs)
-        emit_fill(here, space::L1, to.tensor.address + columns * FRACTAL, data::FP16, parts(to.rows, 16), 16,
-                  16 * pairs - 16, 0);
-      columns = pairs;
-      pitch = 16;
-      at = to.tensor.address + to.rows / 16 * columns * FRACTAL + lines * 32;
-    }
-    if (lines) emit_fill(here, space::L1, at, data::FP16, columns, whole - lines, pitch - whole + lines, 0);
-  }
-
-  static void fetch(Here here, const Stored<T>& from, int64_t l1, int64_t at, int64_t rows, int64_t columns,
-                    int64_t pitch) {
-    bool fits = from.columns <= MAX_ROW_STEP;
-    for (int64_t row = 0; row < (fits ? 1 : rows); row++)
-      emit_nd2nz(here, l1 + row * 32, from.gm[uint64_t(at + row * from.columns)].address(), moved<T>(), 1,
-                 fits ? rows : 1, columns, 0, fits ? from.columns : 1, pitch, 1, 0, from.gm.tensor);
-  }
-
-  static void load_nz(Here here, const Stored<T>& from, const Panel& to) {
-    if (sizeof(T) == 1 && from.turns) refuse(here, "Matmul of int8_t in CubeFormat NZ must not turn an operand");
-    int64_t whole = up(from.rows, 16), lines = up(to.rows, 16), count = parts(to.columns, C0);
-    int64_t at = (to.column / C0 * whole + to.row) * C0;
-    bool fits = whole - lines <= MAX_ROW_STEP;
-    for (int64_t i = 0; i < (fits ? 1 : count); i++)
-      emit_data_copy(here, space::L1, to.tensor.address + i * lines * 32, space::GM,
-                     from.gm[uint64_t(at + i * whole * C0)].address(), fits ? count : 1, lines, fits ? whole - lines : 0,
-                     0, moved<T>(), from.gm.tensor);
-  }
 };
 
 // Fractals of a panel to L0A or L0B: `lines` of M or N from `line` on, and k from `k_at` on, both within the panel, in
@@ -259,14 +138,27 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     take_l0<AscendC::TPosition::A2>(here, pipe);
     take_l0<AscendC::TPosition::B2>(here, pipe);
     int64_t a_step = step(t.stepM) * step(t.stepKa), b_step = step(t.stepN) * step(t.stepKb);
-    a_.init(here, pipe, t.depthA1 / a_step, a_step * t.baseM * depth * int64_t(sizeof(A)));
-    b_.init(here, pipe, t.depthB1 / b_step, b_step * t.baseN * depth * int64_t(sizeof(B)));
+    int64_t a_bytes = a_step * t.baseM * depth * int64_t(sizeof(A)), b_bytes = b_step * t.baseN * depth * int64_t(sizeof(B));
+    int64_t sums = manner.has_sums ? (t.dbL0C >= 2 ? 2 : 1) * int64_t(t.baseM) * t.baseN * 4 : 0, needed[SPACES] = {};
+    needed[space::L1] = a_.count_of(t.depthA1 / a_step) * a_bytes + b_.count_of(t.depthB1 / b_step) * b_bytes;
+    if (t.isBias) needed[space::L1] += up(t.baseN * int64_t(sizeof(Bias)), 32), needed[space::BT] = t.baseN * 4;
+    needed[space::L0C] = sums;
+    pipe.begin_object(here, needed);
+    a_.init(here, pipe, t.depthA1 / a_step, a_bytes);
+    b_.init(here, pipe, t.depthB1 / b_step, b_bytes);
     if (t.isBias) {
       pipe.InitBuffer(bias_, 1, uint32_t(t.baseN * int64_t(sizeof(Bias))), here);
       pipe.InitBuffer(table_, uint32_t(t.baseN * 4), here);
     }
     if (manner.has_sums) pipe.InitBuffer(out_, uint8_t(t.dbL0C >= 2 ? 2 : 1), uint32_t(t.baseM * t.baseN * 4), here);
+    pipe.end_object(this, [](Here place, void* object) { ((CubeProduct*)object)->leave(place); });
     is_ready_ = true;
+  }
+  CubeProduct() = default;
+  CubeProduct(const CubeProduct&) = default;
+  CubeProduct& operator=(const CubeProduct&) = default;
+  ~CubeProduct() {
+    if (AscendC::TPipe* pipe = self ? AscendC::GetTPipePtr() : nullptr) pipe->drop_object(this);
   }
   bool is_ready() const { return is_ready_; }
   const TCubeTiling& tiling() const { return t_; }
@@ -278,6 +170,7 @@ template <class A, class B, class C, class Bias> class CubeProduct {
   // Computes the block that the walk stands at; `into` holds it, and is continued if it holds one already.
   void compute(Here here, const Problem& p, int64_t owner, const Walk& at, AscendC::LocalTensor<Sum<A>>& into,
                bool continues, bool is_given = false) {
+    AscendC::GetTPipePtr()->take_turn(here, this);
     int64_t m_at = at.m * t_.baseM, n_at = at.n * t_.baseN;
     int64_t m = p.m - m_at < t_.baseM ? p.m - m_at : t_.baseM, n = p.n - n_at < t_.baseN ? p.n - n_at : t_.baseN;
     // one row alone would switch the Cube to vectors
@@ -382,6 +275,21 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     };
     if (with_one_scale(how.quantPre) == how.quantPre) leave();
     else leave(words);
+  }
+
+  // Another object takes the place of this one in L1, L0C and the bias table.
+  void leave(Here here) {
+    AscendC::TPipe& pipe = *AscendC::GetTPipePtr();
+    a_.leave(here);
+    b_.leave(here);
+    for (int i = 0; i < out_.own.count; i++)
+      if (pipe.blocks[out_.own.first + i].taken)
+        refuse(here, "Matmul objects that do not fit L0C, L1 and the bias table together must not compute between Iterate "
+               "and GetTensorC of another");
+    if (out_.own.count) out_.FreeAllEvent(here);
+    if (!t_.isBias) return;
+    bias_.FreeAllEvent(here);
+    pipe.end_buffer(here, pipe.blocks[table_.block]);
   }
 
   // All objects of a core share L0A and L0B.

@@ -98,6 +98,21 @@ struct Queue {
   int ring[MAX_BLOCKS] = {}, head = 0, used = 0;
 };
 
+// Objects of a class that have buffers for themselves: beside each other, or in the same place if they do not fit. Then
+// one after the other uses it, and whoever comes next makes the others leave.
+struct Turns {
+  struct User {
+    void* object;
+    void (*leave)(Here, void*);
+  };
+  static constexpr int MOST = 16;
+  User users[MOST] = {};
+  int count = 0;
+  int64_t start[SPACES] = {}, before[SPACES] = {};
+  bool is_shared = false;
+  void* current = nullptr;
+};
+
 // A part of UB or L1 that its owner shares out, in up to so many blocks; see pool.h.
 struct Pool {
   TPosition position;
@@ -250,6 +265,44 @@ class TPipe {
     pool.top = 0;
     pool.count = 0;
   }
+  // Buffers of one more object, which needs so much of each space.
+  void begin_object(Here here, const int64_t (&needed)[npusim::SPACES]) {
+    if (turns.count == npusim::Turns::MOST)
+      npusim::refuse(here, "Matmul objects of a core must be at most %d", npusim::Turns::MOST);
+    auto fits = [&](const int64_t* from) {
+      for (int64_t in = 0; in < npusim::SPACES; in++)
+        if (needed[in] && from[in] + needed[in] > npusim::capacity_of(in)) return false;
+      return true;
+    };
+    if (!turns.count) memcpy(turns.start, top, sizeof top);
+    memcpy(turns.before, top, sizeof top);
+    if (fits(top) || !fits(turns.start)) return;
+    turns.is_shared = true;
+    take_turn(here, nullptr);
+    for (int64_t in = 0; in < npusim::SPACES; in++)
+      if (needed[in]) top[in] = turns.start[in];
+  }
+  void end_object(void* object, void (*leave)(Here, void*)) {
+    for (int64_t in = 0; in < npusim::SPACES; in++)
+      if (top[in] < turns.before[in]) top[in] = turns.before[in];
+    turns.users[turns.count++] = {object, leave};
+    turns.current = object;
+  }
+  void take_turn(Here here, void* object) {
+    if (!turns.is_shared || (object && turns.current == object)) return;
+    for (int i = 0; i < turns.count; i++)
+      if (turns.users[i].object != object) turns.users[i].leave(here, turns.users[i].object);
+    turns.current = object;
+  }
+  void drop_object(void* object) {
+    for (int i = 0; i < turns.count; i++)
+      if (turns.users[i].object == object) turns.users[i] = turns.users[--turns.count];
+  }
+  void end_buffer(Here here, npusim::Block& block) {
+    if (block.is_buffer && !block.is_idle) mark(here, block, false);
+    block.is_idle = block.is_buffer;
+  }
+
   bool is_of(const npusim::Pool& pool) const { return is_open && pool.life == life; }
   // A block of a pool at an address.
   void place(Here here, const npusim::Pool& pool, int at, TPosition position, int64_t address, uint32_t length) {
@@ -268,6 +321,7 @@ class TPipe {
  private:
   static constexpr int PRESET = 3;  // of M_MTE1, on a Cube core: L0 that kernels double by hand, and the bias table
   int64_t top[npusim::SPACES] = {};
+  npusim::Turns turns;
   int block_count = 0, numbers = 0, pooled_count = 0, life = 0;
   uint8_t events[int(HardEvent::MAX)] = {};
   bool is_open = false, has_preset = false;
@@ -303,14 +357,10 @@ class TPipe {
   void await_all(Here here) {
     each_block([&](npusim::Block& block) { await_free(here, block); });
   }
-  void end_buffer(Here here, npusim::Block& block) {
-    if (block.is_buffer && !block.is_idle) mark(here, block, false);
-    block.is_idle = block.is_buffer;
-  }
-
   void forget(Here here) {
     each_block([&](npusim::Block& block) { end_buffer(here, block); });
     block_count = pooled_count = 0;
+    turns = npusim::Turns();
     for (int i = 0; i < npusim::POOLED_BLOCKS; i++) blocks[npusim::MAX_BLOCKS + i] = npusim::Block();
     life = ++npusim::pipe_lives;
     memset(top, 0, sizeof top);
