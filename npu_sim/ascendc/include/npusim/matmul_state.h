@@ -28,8 +28,11 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   static constexpr bool is_modelled(CubeFormat format) {
     return format == CubeFormat::ND || format == CubeFormat::NZ || format == CubeFormat::ND_ALIGN;
   }
-  static_assert(is_modelled(A::format) && is_modelled(B::format) && is_modelled(C::format),
-                "Matmul is modelled with CubeFormat ND, ND_ALIGN and NZ");
+  static constexpr bool is_row = A::format == CubeFormat::VECTOR;
+  static_assert((is_row || is_modelled(A::format)) && is_modelled(B::format) && is_modelled(C::format),
+                "Matmul is modelled with CubeFormat ND, ND_ALIGN and NZ, and A with VECTOR");
+  static_assert(!is_row || (A::pos == AscendC::TPosition::GM && A::layout == LayoutMode::NONE),
+                "Matmul with A in CubeFormat VECTOR is modelled of one row in memory");
   static_assert(A::layout == B::layout, "Matmul must be given A and B of one LayoutMode");
   // What a configuration changes of results must be modelled; what changes speed alone is taken.
   static_assert(!cfg.intraBlockPartSum, "MatmulConfig intraBlockPartSum is not modelled");
@@ -207,6 +210,10 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
     if (problem.m <= 0 || problem.n <= 0 || problem.k <= 0)
       refuse(here, "Matmul must be of sizes above 0, not %lld x %lld x %lld", (long long)problem.m, (long long)problem.n,
              (long long)problem.k);
+    if (is_row && (problem.m != 1 || org_m != 1 || problem.a.turns || problem.a.gm.address() % 16))
+      refuse(here, "A in CubeFormat VECTOR must be one row, not turned, at a multiple of 16 bytes, not %lld of %lld rows%s at "
+             "%lld", (long long)problem.m, (long long)org_m, problem.a.turns ? ", turned," : "",
+             (long long)problem.a.gm.address());
     if (!problem.a.is_local) checked(here, problem.a.gm, "SetTensorA");
     if (!problem.b.is_local) checked(here, problem.b.gm, "SetTensorB");
   }

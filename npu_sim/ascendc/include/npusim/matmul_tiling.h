@@ -64,8 +64,8 @@ class MatmulApiTiling {
   MatmulApiTiling() = default;
   template <class P> explicit MatmulApiTiling(const P&) {}
 
-  int32_t SetAType(TPosition, CubeFormat, DataType type, bool turned = false) {
-    return item = bytes_of(type), a_turned = turned, 0;
+  int32_t SetAType(TPosition, CubeFormat format, DataType type, bool turned = false) {
+    return item = bytes_of(type), a_turned = turned, is_row = format == CubeFormat::VECTOR, 0;
   }
   int32_t SetBType(TPosition, CubeFormat, DataType, bool turned = false) { return b_turned = turned, 0; }
   int32_t SetCType(TPosition, CubeFormat, DataType) { return 0; }
@@ -119,6 +119,7 @@ class MatmulApiTiling {
   int64_t GetTiling(::TCubeTiling& t) {
     int64_t all_m = M > 0 ? M : org_m, all_n = N > 0 ? N : org_n, all_k = K > 0 ? K : org_ka;
     if (all_m <= 0 || all_n <= 0 || all_k <= 0 || is_sparse || !item) return -1;
+    if (is_row && (all_m != 1 || a_turned)) return -1;
     t = {};
     const int64_t c0 = 32 / item;
     bool is_given = single_m > 0 || single_n > 0;
@@ -221,7 +222,8 @@ class MatmulApiTiling {
   int32_t M = 0, N = 0, K = 0, org_m = 0, org_n = 0, org_ka = 0, org_kb = 0;
   int32_t single_m = -1, single_n = -1, single_k = -1, fix_m = -1, fix_n = -1, fix_k = -1;
   int64_t item = 2, l1_bytes = L1_BYTES, l0c_bytes = L0C_BYTES;
-  bool is_bias = false, a_turned = false, b_turned = false, has_words = false, is_sparse = false, is_mdl = true;
+  bool is_bias = false, a_turned = false, b_turned = false, is_row = false, has_words = false, is_sparse = false;
+  bool is_mdl = true;
   MatrixTraverse traverse = MatrixTraverse::NOSET;
   ScheduleType schedule = ScheduleType::INNER_PRODUCT;
   int32_t layouts[15] = {}, batch = 0;  // of A, B and C: B, S, N, G, D
