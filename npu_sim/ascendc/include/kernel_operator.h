@@ -2,6 +2,7 @@
 #pragma once
 #include "npusim/fixpipe.h"
 #include "npusim/registers.h"
+#include "npusim/layout.h"
 #include "npusim/library.h"
 #include "npusim/cumsum.h"
 #include "npusim/dropout.h"
