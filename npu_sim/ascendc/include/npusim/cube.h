@@ -76,6 +76,14 @@ template <class T> struct LoadData3DParamsV1 {
   T padValue{};
 };
 
+struct LoadDataRepeatParam {
+  uint16_t repeatStride = 0;
+  uint8_t repeatTime = 1, repeatMode = 0;
+  LoadDataRepeatParam() = default;
+  LoadDataRepeatParam(uint16_t stride, uint8_t time, uint8_t mode)
+      : repeatStride(stride), repeatTime(time), repeatMode(mode) {}
+};
+
 struct IsResetLoad3dConfig {
   bool isSetFMatrix = true, isSetPadding = true;
 };
@@ -143,6 +151,15 @@ inline void SetFmatrix(uint16_t height, uint16_t width, const uint8_t pads[4], c
 }
 template <class T> inline void SetLoadDataPaddingValue(const T value, Here here = Here::now()) {
   if (npusim::bits_of(value)) npusim::refuse(here, "SetLoadDataPaddingValue of a value other than 0 is not modelled");
+}
+// What a core begins with is taken.
+inline void SetLoadDataRepeat(const LoadDataRepeatParam& p, Here here = Here::now()) {
+  if (npusim::has_cube() && p.repeatTime != 1)
+    npusim::refuse(here, "SetLoadDataRepeat is modelled with repeatTime 1, not %d", int(p.repeatTime));
+}
+inline void SetLoadDataBoundary(uint32_t bytes, Here here = Here::now()) {
+  if (npusim::has_cube() && bytes)
+    npusim::refuse(here, "SetLoadDataBoundary is modelled with 0, for all of L1, not with %u bytes", bytes);
 }
 
 template <class T>
