@@ -19,8 +19,10 @@ _COUNT_FORMS = {
 }
 """Macro of `npusim/families.h` that makes the public functions, by the operands of the emitter."""
 
-_BY_BITS = dict.fromkeys(("And", "Or", "Not"), "moved")
-"""Instructions that take any element type of the size."""
+_KINDS = dict.fromkeys(("And", "Or", "Not"), "moved") | dict.fromkeys(("ShiftLeft", "ShiftRight"), "shifted")
+"""Instructions that take any element type of the size, and those that are another one for types without a sign."""
+_OF_OTHERS = frozenset({"ShiftLeftLogical", "ShiftRightLogical"})
+"""Instructions that have no public name of their own."""
 
 _ASCENDC_NAMES = tuple(
     """
@@ -69,8 +71,8 @@ def vector_header(own: frozenset[str]) -> str:
 def _families() -> Iterator[tuple[str, str]]:
     for instruction in OPS:
         macro = _COUNT_FORMS.get(tuple(operands(instruction.emit)))
-        if macro is not None and instruction.pipes == (Pipe.V,):
-            kind = _BY_BITS.get(instruction.api, "number")
+        if macro is not None and instruction.pipes == (Pipe.V,) and instruction.api not in _OF_OTHERS:
+            kind = _KINDS.get(instruction.api, "number")
             text = f"{macro}({instruction.api}, {instruction.name.lower()}, {kind})"
             if instruction.masked is not None:
                 text += f"\n{macro}_MASKED({instruction.api}, {instruction.masked.name.lower()}, {kind})"

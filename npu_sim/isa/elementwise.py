@@ -139,6 +139,7 @@ def elementwise(
     common: bool = False,
     is_amount: bool = False,
     keeps_sign: bool = False,
+    is_unsigned: bool = False,
 ) -> Instruction:
     """Return an element-wise instruction.
 
@@ -151,7 +152,7 @@ def elementwise(
         only one, ``dst`` what the result replaces.
     documentation : str
         What it does to an element, for its emitter.
-    floats, halves, integers, reference, then, keeps_sign, common
+    floats, halves, integers, reference, then, keeps_sign, is_unsigned, common
         See `Elementwise`.
     dtypes : mapping of str to frozenset of Data
         Element types by architecture that has it.
@@ -194,6 +195,7 @@ def elementwise(
             then=then,
             order=order,
             keeps_sign=keeps_sign,
+            is_unsigned=is_unsigned,
             common=common,
         ),
         cost=_cost_by_banks(call) if by_banks else _cost(call, step),

@@ -116,6 +116,8 @@ class Elementwise:
         Fields of the operands, first those of the function, then that of ``then``; ``dst`` is what the result replaces.
     keeps_sign : bool
         Whether an integer result keeps the sign bit of its first operand, and of ``integers`` only the bits below.
+    is_unsigned : bool
+        Whether ``integers`` gets its first operand as an integer without a sign, and all bits of its result are kept.
     common : bool
         Whether most programs have its count form: those are compiled together, all others one by one.
     """
@@ -127,6 +129,7 @@ class Elementwise:
     then: Elementwise | None = None
     order: tuple[str, ...] = ()
     keeps_sign: bool = False
+    is_unsigned: bool = False
     common: bool = False
 
     @property

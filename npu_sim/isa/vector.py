@@ -16,7 +16,7 @@ from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, nearest_bf16, near
 from npu_sim.isa.codes import Data
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import OPS, by_opcode
-from npu_sim.isa.vector_values import fit_integer, is_arithmetic, widen, with_sign_of
+from npu_sim.isa.vector_values import fit_integer, is_arithmetic, widen, with_sign_of, without_sign
 from npu_sim.reinterpret import reinterpret
 
 _PIECE = 1024
@@ -100,6 +100,7 @@ _HALVES = {i.op: i.elementwise.halves for i in _MEMBERS if i.elementwise.halves 
 _HAS_HALVES = by_opcode(lambda i: i.op in _HALVES, dtype=np.bool_)
 _one_of_halves = switch(("dst", "x"), {op: _over_one(function) for op, function in _HALVES.items()}, _no_loop)
 _KEEPS_SIGN = by_opcode(lambda i: i in _MEMBERS and i.elementwise.keeps_sign, dtype=np.bool_)
+_IS_UNSIGNED = by_opcode(lambda i: i in _MEMBERS and i.elementwise.is_unsigned, dtype=np.bool_)
 _integer = switch(("x", "y"), _integers_of((_ONE, _TWO, _SCALAR)), _no_integer)
 
 
@@ -117,6 +118,8 @@ def _combine_floats(op, dst, x, y, scalar):
 
 @jit
 def _fitted(op, x, y, bits, saturate):
+    if _IS_UNSIGNED[op]:
+        return fit_integer(_integer(op, without_sign(x, bits), y), bits, 0)
     exact = _integer(op, x, y)
     return with_sign_of(x, exact, bits) if _KEEPS_SIGN[op] else fit_integer(exact, bits, saturate)
 

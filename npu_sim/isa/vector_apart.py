@@ -17,7 +17,7 @@ from npu_sim.isa.codes import Data
 from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.vector import combine
-from npu_sim.isa.vector_values import fit_integer, narrow, widen, with_sign_of
+from npu_sim.isa.vector_values import fit_integer, narrow, widen, with_sign_of, without_sign
 from npu_sim.reinterpret import reinterpret
 
 
@@ -79,14 +79,17 @@ def _integer_loop(instruction: Instruction, bits: int) -> Any:
     element = instruction.elementwise
     assert element is not None
     first = _of_three(element.integers, element.arguments, "value" in element.order)
-    follows, keeps_sign = element.then is not None, element.keeps_sign
+    follows, keeps_sign, is_unsigned = element.then is not None, element.keeps_sign, element.is_unsigned
     second = _of_three(element.then.integers, 1 + (len(element.order) == 3), False) if element.then else first
 
     @jit
     def integers(dst, x, y, z, value, saturate):  # type: ignore[no-untyped-def]
         for i in range(len(dst)):
-            exact = first(np.int64(x[i]), np.int64(y[i]), value)
-            result = with_sign_of(np.int64(x[i]), exact, bits) if keeps_sign else fit_integer(exact, bits, saturate)
+            if is_unsigned:
+                result = fit_integer(first(without_sign(np.int64(x[i]), bits), np.int64(y[i]), value), bits, 0)
+            else:
+                exact = first(np.int64(x[i]), np.int64(y[i]), value)
+                result = with_sign_of(np.int64(x[i]), exact, bits) if keeps_sign else fit_integer(exact, bits, saturate)
             if follows:
                 result = fit_integer(second(result, np.int64(z[i]), value), bits, saturate)
             dst[i] = result

@@ -46,6 +46,12 @@ def fit_integer(value: Any, bits: Int, saturate: Int) -> Int:
 
 
 @jit
+def without_sign(value: Any, bits: Int) -> Int:
+    """Return what the ``bits`` bits of a signed integer are without a sign."""
+    return value & ((np.int64(1) << np.int64(bits)) - 1)
+
+
+@jit
 def with_sign_of(other: Any, value: Any, bits: Int) -> Int:
     """Return a signed integer of ``bits`` bits with the sign bit of ``other`` and the bits of ``value`` below."""
     half = np.int64(1) << np.int64(bits - 1)

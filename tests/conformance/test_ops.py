@@ -23,7 +23,7 @@ from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.disassemble import disassemble
 from tests.oracles import comparisons, reductions, semantics
 from tests.oracles.data_moves import BY_DATA
-from tests.oracles.instances import A2, GENERATORS, SIZES, Emulated, candidates, one_of_each
+from tests.oracles.instances import A2, GENERATORS, SHIFTS, SIZES, Emulated, candidates, one_of_each
 from tests.oracles.masked import reads_result
 from tests.oracles.semantics import ITEM
 from tests.oracles.tables import ELEMENTWISE, MASKED
@@ -278,7 +278,7 @@ def _prepared(op, instance, rng):
         rows["comparison"][-1] %= 2  # what shows every change: LT or GT
     if op in (*ELEMENTWISE, *MASKED, Op.COMPARE_SCALAR) and "value" in SPEC_OF_OP[op].fields:
         dtype = Data(rows[-1]["dtype"])
-        if count_form in (Op.SHIFT_LEFT, Op.SHIFT_RIGHT):
+        if count_form in SHIFTS:
             rows["value"][-1] %= 4  # so that the bit that is changed stays
         else:
             rows["value"][-1] = int(_ordinary(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])

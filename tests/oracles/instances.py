@@ -39,6 +39,8 @@ SIZES = {
     Space.FB: 1 << 11,
 }
 A2, UNIFIED, TRAINING = get_product("910b"), get_product("310p"), get_product("910")
+SHIFTS = (Op.SHIFT_LEFT, Op.SHIFT_RIGHT, Op.SHIFT_LEFT_LOGICAL, Op.SHIFT_RIGHT_LOGICAL)
+"""Count forms whose scalar is an amount."""
 CARRIED = (Data.FP16, Data.BF16, Data.FP32)
 """Element types L0A and L0B hold as carriers."""
 SCRATCH = np.zeros(int(scratch_words(SIZES[Space.L0A] // 2, SIZES[Space.L0B] // 2)), np.float64)
@@ -532,7 +534,7 @@ def _types(op, product):
 
 def _scalar_for(rng, op, dtype):
     """A scalar that is legal for a count form: any element, but for shifts an amount."""
-    if op in (Op.SHIFT_LEFT, Op.SHIFT_RIGHT):
+    if op in SHIFTS:
         return int(rng.integers(8 * ITEM[dtype] + 1))
     return int(random_elements(rng, 1, dtype).view(f"u{ITEM[dtype]}")[0])
 

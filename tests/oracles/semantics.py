@@ -683,11 +683,14 @@ def _rounded(element, operands, dtype, saturate):
     values = [decode(operand, dtype) for operand in operands]
     with np.errstate(all="ignore"):
         if dtype in INTEGERS:
-            exact = element.reference(*(value.astype(np.int64) for value in values))
+            whole = [value.astype(np.int64) for value in values]
+            if element.is_unsigned:
+                whole[0] %= 1 << 8 * ITEM[dtype]
+            exact = element.reference(*whole)
             if element.keeps_sign:
                 half = 1 << (8 * ITEM[dtype] - 1)
                 exact = exact % half - half * (values[0] < 0)
-            return encode_integer(exact.tolist(), dtype, saturate)
+            return encode_integer(exact.tolist(), dtype, saturate and not element.is_unsigned)
         return _pack_floats(element.reference(*values), dtype, saturate)
 
 

@@ -1,7 +1,7 @@
 """ShiftLeft: int16 or int32 shifted left by a scalar; the sign bit stays.
 
-That it stays is what the page says with both of its examples (0xAAAA by 1 is 0xD554, by 3 0xD550). The unsigned types,
-which have no sign bit, are not here.
+That it stays is what the page says with both of its examples (0xAAAA by 1 is 0xD554, by 3 0xD550). Unsigned types are
+`shift_left_logical`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ShiftRight: int16 or int32 shifted right by a scalar; the sign fills.
 
-The unsigned types and rounding (roundEn) are not here.
+Unsigned types are `shift_right_logical`; rounding (roundEn) is not here.
 """
 
 from __future__ import annotations

@@ -2,6 +2,31 @@
 #pragma once
 #include "npusim/mask.h"
 
+namespace npusim {
+
+// The element type of a shift; of types without a sign, which are another instruction.
+struct Unsigned {
+  int64_t data;
+};
+template <class T> constexpr auto shifted() {
+  if constexpr (std::is_same_v<T, uint16_t> || std::is_same_v<T, uint32_t>) return Unsigned{moved<T>()};
+  else return number<T>();
+}
+#define NPUSIM_LOGICAL(name)                                                                                         \
+  inline void emit_##name(Here here, int64_t dst, int64_t src, Unsigned type, int64_t count, int64_t amount) {       \
+    emit_##name##_logical(here, dst, src, type.data, count, amount);                                                 \
+  }                                                                                                                  \
+  template <class... Steps>                                                                                          \
+  inline void emit_##name##_masked(Here here, int64_t dst, int64_t src, Unsigned type, Steps... steps) {             \
+    emit_##name##_logical_masked(here, dst, src, type.data, steps...);                                               \
+  }
+#ifdef NPUSIM_HAS_SHIFT_LEFT_LOGICAL
+NPUSIM_LOGICAL(shift_left)
+NPUSIM_LOGICAL(shift_right)
+#endif
+#undef NPUSIM_LOGICAL
+}  // namespace npusim
+
 // Kernels take the address of a function as well, for a type without the place of the call. What they get differs from
 // the function in a type of its own for one operand, so that a call prefers the function; its rows have the place of the
 // call before.
