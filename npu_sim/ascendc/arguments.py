@@ -86,6 +86,25 @@ class Pointer:
     offset: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PointerList:
+    """An argument that points to a list of tensors in memory (ListTensorDesc).
+
+    Attributes
+    ----------
+    words : bytes
+        The list; its last words are the pointers.
+    pointers : sequence of Pointer
+        What these point to.
+    """
+
+    words: bytes
+    pointers: Sequence[Pointer]
+
+    def __len__(self) -> int:
+        return len(self.pointers)
+
+
 class Arguments:
     """The arguments of one call.
 
@@ -96,8 +115,8 @@ class Arguments:
     names : sequence of str
         Of the parameters, as far as they are known.
     given : sequence
-        NumPy arrays, lists of them (of dynamic inputs and outputs), places in memory, numbers, bytes (a struct, or what
-        a pointer means), None (a null pointer).
+        NumPy arrays, lists of them (of dynamic inputs and outputs), places in memory and lists of them, numbers, bytes
+        (a struct, or what a pointer means), None (a null pointer).
     outputs : sequence of int
         Numbers of the arrays, or lists, whose content before the call means nothing, and all of which must be written.
 
@@ -120,10 +139,13 @@ class Arguments:
         self.scratch = -1
         if len(given) > MAX_ARGUMENTS:
             raise ShapeError(f"arguments of {kernel} must be at most {MAX_ARGUMENTS}, not {len(given)}")
-        first: dict[int, int] = {}
+        self._shared: dict[int, GmTensor] = {}
         for number, value in enumerate(self._given):
-            if isinstance(given[number], Pointer) and first.setdefault(id(value), number) != number:
-                self._tensors[number] = self._tensors[first[id(value)]]
+            if isinstance(given[number], Pointer):
+                is_out = number in self._outputs
+                self._tensors[number] = self._place_shared(self._names[number], value, is_out=is_out)
+            elif isinstance(value, PointerList):
+                self._place_pointers(number, value)
             else:
                 self._place(number, value)
         bad = [number for number in self._outputs if number not in self._tensors | self._lists]
@@ -154,6 +176,24 @@ class Arguments:
         elif value is not None and not isinstance(value, int | float | np.generic | np.ndarray):
             kinds = "an array, a list of arrays, a number, bytes or None"
             raise DTypeError(f"{name} of {self._kernel} must be {kinds}, not {shown(value)}")
+
+    def _place_shared(self, name: str, memory: np.ndarray, *, is_out: bool = False) -> GmTensor:
+        """Place what several arguments may point into, once."""
+        if id(memory) not in self._shared:
+            self._shared[id(memory)] = self._place_array(name, memory, is_out=is_out)
+        return self._shared[id(memory)]
+
+    def _place_pointers(self, number: int, value: PointerList) -> None:
+        name = self._names[number]
+        self._lists[number] = [
+            (one.memory, self._place_shared(f"{name}[{i}]", one.memory)) for i, one in enumerate(value.pointers)
+        ]
+        addresses = [
+            place.address + one.offset for one, (_, place) in zip(value.pointers, self._lists[number], strict=True)
+        ]
+        data = value.words[: -8 * len(addresses)] + struct.pack(f"<{len(addresses)}Q", *addresses)
+        self._bytes[number] = data
+        self._tensors[number] = self.gm.add(name, len(data), initialised=True)
 
     def _place_array(self, name: str, value: np.ndarray, *, is_out: bool) -> GmTensor:
         if is_out and not value.flags.writeable:

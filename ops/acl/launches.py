@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from npu_sim.ascendc.arguments import Pointer
+from npu_sim.ascendc.arguments import Pointer, PointerList
 from npu_sim.ascendc.build import CORE_KIND
 from npu_sim.ascendc.linked import LinkedKernel, Place
 from npu_sim.ascendc.source import Kind
 from ops.acl.words import memory_at
 
-POINTER, INTEGER, FLOAT, BYTES, NULL = range(5)
+POINTER, INTEGER, FLOAT, BYTES, NULL, LIST = range(6)
 _KINDS: dict[int, Kind] = {number: kind for kind, number in CORE_KIND.items()}
 
 
@@ -31,12 +31,19 @@ def arguments_of(words: Sequence[int]) -> list[Any]:
     given: list[Any] = []
     memories: dict[int, Any] = {}
     rest = iter(words)
+
+    def pointer() -> Pointer:
+        address, size, offset = next(rest), next(rest), next(rest)
+        if address not in memories:
+            memories[address] = memory_at(address, size)
+        return Pointer(memories[address], offset)
+
     for kind in rest:
         if kind == POINTER:
-            address, size, offset = next(rest), next(rest), next(rest)
-            if address not in memories:
-                memories[address] = memory_at(address, size)
-            given.append(Pointer(memories[address], offset))
+            given.append(pointer())
+        elif kind == LIST:
+            address, size, count = next(rest), next(rest), next(rest)
+            given.append(PointerList(ctypes.string_at(address, size), [pointer() for _ in range(count)]))
         elif kind == INTEGER:
             given.append(next(rest))
         elif kind == FLOAT:

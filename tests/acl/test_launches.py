@@ -64,6 +64,18 @@ def test_program_without_an_end_reports_before_its_libraries_are_taken_down(sdk,
     assert ": 0 findings" in done.stderr
 
 
+def test_pointers_of_lists_of_tensors_are_followed(sdk, started, tmp_path):
+    made = tmp_path / "lists"
+    assert main(["cc", str(PROGRAMS / "lists.asc"), "-o", str(made)]) == 0
+    done = started(made, NPU_SIM_CHECK="1")
+    status, _, said, *_ = done.stdout.split("\n")
+    assert (done.returncode, status) == (0, "0 0 507015")
+    assert re.search(
+        r"tensor 1 of a list must be live device memory, not device memory of aclrtMalloc \d+, freed", said
+    )
+    assert "in 2 tensors, out 2 tensors, first uint8" in done.stderr
+
+
 def test_example_is_for_the_product_it_was_compiled_for(example, started):
     done = started(example, NPU_SIM_PRODUCT="310p")
     assert (done.returncode, done.stdout) == (1, "")

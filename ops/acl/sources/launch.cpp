@@ -1,6 +1,7 @@
 // Launches of the program's own kernels, which ops.acl.bridge runs on the emulator.
 #include "npusim/launched.h"
 
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,55 @@ struct Launch {
                 break;
             default: words.insert(words.end(), {given.kind, given.word});
         }
+    }
+
+    // How many tensors a list (ListTensorDesc) at a place in memory has; 0 if there is no list, or none of its pointers
+    // is live device memory, as then it may be anything. `at`: the word with the first pointer.
+    static int64_t list_at(const char *place, int64_t room, int64_t &at) {
+        const auto word = [&](int64_t i) {
+            int64_t value;
+            memcpy(&value, place + 8 * i, 8);
+            return value;
+        };
+        if (room < 24 || word(0) % 8 || word(0) < 16 || word(0) >= room) return 0;
+        at = word(0) / 8;
+        int64_t count = 0, head = 1;
+        for (; head < at; head += 1 + (word(head) & 0xFFFFFFFF)) ++count;
+        if (head != at || count > room / 8 - at) return 0;
+        for (int64_t i = 0; i < count; ++i)
+            if (find_device(reinterpret_cast<const char *>(word(at + i))) != nullptr) return count;
+        return 0;
+    }
+
+    // The words with the pointers of lists followed, as memory is when the launch runs: 5 memory size count, and of each
+    // tensor memory size offset.
+    std::vector<int64_t> followed(std::vector<AllocationPtr> &theirs, std::string &bad) const {
+        std::vector<int64_t> all;
+        for (size_t i = 0; i < words.size();) {
+            const size_t length = words[i] == 0 ? 4 : words[i] == 3 ? 3 : words[i] == 4 ? 1 : 2;
+            int64_t at = 0, count = 0;
+            const auto *place = words[i] == 0 ? reinterpret_cast<const char *>(words[i + 1] + words[i + 3]) : nullptr;
+            if (place != nullptr) count = list_at(place, words[i + 2] - words[i + 3], at);
+            if (count == 0) {
+                all.insert(all.end(), words.begin() + i, words.begin() + i + length);
+            } else {
+                all.insert(all.end(), {5, reinterpret_cast<int64_t>(place), 8 * (at + count), count});
+                for (int64_t k = 0; k < count; ++k) {
+                    const char *target;
+                    memcpy(&target, place + 8 * (at + k), 8);
+                    theirs.push_back(find_device(target));
+                    if (theirs.back() == nullptr) {
+                        bad = "tensor " + std::to_string(k) + " of a list must be live device memory, not " +
+                              describe_address(target);
+                        return {};
+                    }
+                    all.insert(all.end(), {reinterpret_cast<int64_t>(theirs.back()->backing),
+                                           static_cast<int64_t>(theirs.back()->size), target - theirs.back()->device});
+                }
+            }
+            i += length;
+        }
+        return all;
     }
 
     // Point the words of structs at the copies, which move no more.
@@ -100,8 +150,12 @@ extern "C" int npu_sim_launch(const npu_sim_kernel *kernel, const char *file, in
     }
     const auto work = [launch, bridge] {
         const Unwatched unwatched;
+        std::vector<AllocationPtr> theirs;
+        std::string bad;
+        const std::vector<int64_t> words = launch->followed(theirs, bad);
+        if (!bad.empty()) return static_cast<int>(refuse(ACL_ERROR_RT_AICORE_EXCEPTION, launch->call.c_str(), bad));
         const int status = static_cast<int>(bridge->launch(&launch->kernel, launch->call.c_str(), launch->blocks,
-                                               launch->words.data(), static_cast<int64_t>(launch->words.size())));
+                                                           words.data(), static_cast<int64_t>(words.size())));
         has_computed();
         return status;
     };
