@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from npu_sim._jit import cache_parent, why_not_kept
 from npu_sim.ascendc.control import control_header
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.operator_types import Types, with_numbers
+from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
 from npu_sim.ascendc.source import ASKS_FOR_SIDE, Kind, Source, without_attributes
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
@@ -38,6 +40,9 @@ _UNRESOLVED = "-DACL_FUNC_VISIBILITY=__attribute__((weak))"
 """What headers of the user call of the runtime need not be there when the kernel's program is linked."""
 _C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename", "sqrt")
 """Functions of the C library that the runtime's own headers declare; a kernel may have such a name too."""
+_STANDARD = "-std=c++17"
+_OPTIONS = ("-O1", "-g0", "-w")
+_SHARED = ("-fPIC", "-shared")
 _UNQUALIFIED = re.compile(r"did you mean .AscendC::")
 """How g++ refuses templates that only their arguments lead to, which the vendor's compiler takes, and g++ as C++20."""
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
@@ -136,22 +141,7 @@ class Build:
             There is no compiler.
         """
         compiler = find_compiler()
-        place = _directory() / self._digest(compiler)
-        program = place / "kernel"
-        if program.exists():
-            os.utime(place)
-            return program
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix="new-") as name:
-            made = Path(name) / "made"
-            made.mkdir(mode=0o700)
-            self._compile(compiler, made)
-            try:
-                made.rename(place)
-            except OSError:  # another process was faster
-                if not program.exists():
-                    raise
-        return program
+        return _kept(_directory() / self._digest(compiler), lambda place: self._compile(compiler, place))
 
     def _compile(self, compiler: Compiler, place: Path) -> None:
         write_headers(place, self._own_texts())
@@ -162,9 +152,11 @@ class Build:
         copies = _copied(included(self.source, self._include), place / "copies")
         renamed = {"main": "npusim_user_main"}
         renamed |= {name: f"npusim_kernel_{name}" for name in _C_NAMES if name == self.kernel}
+        (place / PREFIX).write_text(self._prefix(), encoding="utf-8")
         main = [
             # all that declares one of these names stands before it is another
-            '#include "npusim/system.h"',
+            f"#include <{PREFIX}>",
+            '#include "npusim/kind.h"',
             f'#include "{_TILINGS}"',
             *(f"#define {name} {other}" for name, other in renamed.items()),
             '#include "source.inc"',
@@ -173,15 +165,11 @@ class Build:
             f"NPUSIM_ENTRY({self.kernel})",
         ]
         (place / "main.cpp").write_text("\n".join(main) + "\n", encoding="utf-8")
-        (place / "sides.cpp").write_text('#include "npusim/system.h"\n#include "npusim/sides.h"\n', encoding="utf-8")
         include = [f"-I{INCLUDE}", f"-I{place}", f"-I{HOST_INCLUDE}"]
         for directory in self._include:
             for place_of in (place / "copies" / directory.relative_to("/"), directory)[not copies :]:
                 include += ["-iquote", str(place_of), f"-I{place_of}"]
         options = [
-            "-O1",
-            "-g0",
-            "-w",
             _UNRESOLVED,
             *include,
             *(f"-D{define}" for define in self._defines),
@@ -192,18 +180,36 @@ class Build:
         kinds: tuple[Kind, ...] = ("cube", "vector")
         for kind in kinds:
             defines = ["NPUSIM_SIDE=1", *side_defines(self._product, kind)]
-            asked = ["-fPIC", "-shared", *(f"-D{define}" for define in defines)]
+            asked = [*_SHARED, *(f"-D{define}" for define in defines)]
             self._run(compiler, [*options, *asked], place, "main.cpp", f"{kind}.so")
-        self._run(compiler, [*options, "-rdynamic"], place, "sides.cpp", "kernel", "-ldl")
+        shutil.copy(self._sides(compiler), place / "kernel")
 
-    def _run(
-        self, compiler: Compiler, options: Sequence[str], place: Path, source: str, result: str, *libraries: str
-    ) -> None:
+    def _sides(self, compiler: Compiler) -> Path:
+        """Return the program that loads the libraries beside it: one for all kernels of an architecture."""
+        options = [_STANDARD, *_OPTIONS, f"-D__NPU_ARCH__={self._product.npu_arch}"]
+
+        def make(place: Path) -> None:
+            write_headers(place, ())
+            source = place / "sides.cpp"
+            source.write_text('#include "npusim/system.h"\n#include "npusim/sides.h"\n', encoding="utf-8")
+            include = [f"-I{INCLUDE}", f"-I{place}"]
+            compiler.run([*options, *include, "-rdynamic", str(source), "-o", str(place / "kernel"), "-ldl"], "sides.h")
+
+        digest = _digest_of(["sides", compiler.version, str(compiler), *options, *_own_headers()])
+        return _kept(_directory() / digest, make)
+
+    def _run(self, compiler: Compiler, options: Sequence[str], place: Path, source: str, result: str) -> None:
         """Compile one file of ``place``, in the older standard unless only the newer one takes it."""
-        command = [*options, str(place / source), "-o", str(place / result), *libraries]
+        command = [*_OPTIONS, *options, str(place / source), "-o", str(place / result)]
         what = str(self.source.path)
+        kept = self._kept_prefix(compiler, shared="-shared" in options)
         try:
-            compiler.run(["-std=c++17", *command], what)
+            try:
+                compiler.run([_STANDARD, *kept, *command], what)
+            except CompilationError as error:
+                if not kept or not is_broken(error):
+                    raise
+                compiler.run([_STANDARD, *command], what)
         except CompilationError as error:
             try:
                 if not _UNQUALIFIED.search(str(error)):
@@ -211,6 +217,21 @@ class Build:
                 compiler.run(["-std=c++20", *command], what)
             except CompilationError:
                 raise CompilationError(_told(str(error), place)) from None
+
+    def _kept_prefix(self, compiler: Compiler, *, shared: bool) -> list[str]:
+        """Return the option that lets the compiler find what it keeps of the headers, if it does."""
+        if why_not_kept() is not None:
+            return []
+        options = [_STANDARD, *_OPTIONS, *_SHARED[: int(shared)], f"-D__NPU_ARCH__={self._product.npu_arch}"]
+        kept = KeptPrefix(compiler, options, self._prefix(), _digest_of(_own_headers()), _directory())
+        place = kept.ready(lambda folder: write_headers(folder, ()), (INCLUDE, HOST_INCLUDE))
+        return [] if place is None else [f"-I{place}"]
+
+    def _prefix(self) -> str:
+        """Return what stands before the source: the headers that it includes, and no others."""
+        files = included(self.source, self._include)
+        names = {name for text in (self.source.text, *files.values()) for name in _INCLUDES.findall(text)}
+        return prefix_of(name for name in names if not any(path.match(name) for path in files))
 
     def _tilings(self) -> str:
         """Return the tiling structures of the project that the source is part of, and of the directories named."""
@@ -222,16 +243,40 @@ class Build:
     def _digest(self, compiler: Compiler) -> str:
         parts = [compiler.version, str(compiler), self.kernel, str(self.source.path), *self._defines]
         parts += [str(path) for path in self._include]
-        parts += [f"{name}\n{text}" for name, text in sorted((generated_headers() | forwarding_headers()).items())]
-        parts += [
-            path.read_text(encoding="utf-8")
-            for folder in (INCLUDE, HOST_INCLUDE)
-            for path in sorted(folder.rglob("*.h"))
-        ]
-        digest = hashlib.sha256()
-        for part in [*parts, self._tilings(), *self._own_texts()]:
-            digest.update(f"{len(part)}\n{part}".encode(errors="surrogateescape"))
-        return digest.hexdigest()[:32]
+        return _digest_of([*parts, *_own_headers(), self._tilings(), *self._own_texts()])
+
+
+def _kept(place: Path, make: Callable[[Path], None]) -> Path:
+    """Return the program that is kept in ``place``, with what ``make`` writes into a directory if there is none yet."""
+    program = place / "kernel"
+    if program.exists():
+        os.utime(place)
+        return program
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix="new-") as name:
+        made = Path(name) / "made"
+        made.mkdir(mode=0o700)
+        make(made)
+        try:
+            made.rename(place)
+        except OSError:  # another process was faster
+            if not program.exists():
+                raise
+    return program
+
+
+def _own_headers() -> list[str]:
+    """Return the texts of all headers of the package, with what tells one from another."""
+    made = [f"{name}\n{text}" for name, text in sorted((generated_headers() | forwarding_headers()).items())]
+    paths = [path for folder in (INCLUDE, HOST_INCLUDE) for path in sorted(folder.rglob("*.h"))]
+    return [*made, *(path.read_text(encoding="utf-8") for path in paths)]
+
+
+def _digest_of(parts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(f"{len(part)}\n{part}".encode(errors="surrogateescape"))
+    return digest.hexdigest()[:32]
 
 
 _INCLUDES = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)

@@ -53,11 +53,20 @@ _OF_MATMUL = (
 )  # fmt: skip
 
 
+API, MATMUL = "kernel_operator.h", "lib/matmul_intf.h"
+
+
+@cache
+def forwarded() -> dict[str, str]:
+    """Return by the name of each such header the one that it stands for."""
+    found = {f"{name}.h": MATMUL for name in _OF_MATMUL}
+    for folder, names in _PARTS.items():
+        for name in names.split():
+            found[f"{folder}/{name}.h".lstrip("/")] = API
+    return found
+
+
 @cache
 def forwarding_headers() -> dict[str, str]:
     """Return their texts by name."""
-    found = {f"{name}.h": "lib/matmul_intf.h" for name in _OF_MATMUL}
-    for folder, names in _PARTS.items():
-        for name in names.split():
-            found[f"{folder}/{name}.h".lstrip("/")] = "kernel_operator.h"
-    return {name: f'#pragma once\n#include "{target}"\n' for name, target in found.items()}
+    return {name: f'#pragma once\n#include "{target}"\n' for name, target in forwarded().items()}

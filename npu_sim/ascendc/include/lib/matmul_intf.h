@@ -1,3 +1,4 @@
 // The Matmul class.
 #pragma once
 #include "npusim/matmul.h"
+#include "npusim/kind.h"

@@ -6,10 +6,6 @@ namespace npusim {
 
 inline uint8_t* workspace = nullptr;
 
-struct CoreType {
-  operator int() const { return !is_split ? AscendC::MIX : self->is_cube ? AscendC::AIC : AscendC::AIV; }
-};
-
 struct BlockIndex {
   operator int64_t() const { return self->block; }
 };
@@ -34,19 +30,6 @@ inline void print_plain(const char* format, ...) {
 template <class... A> inline void print(const char* format, A... values) { print_plain(format, plain(values)...); }
 }  // namespace npusim
 
-// With one kind of core the compiler of the source knows which.
-#if NPUSIM_KIND == 1
-constexpr int npusim_core_type = AscendC::AIC;
-#elif NPUSIM_KIND == 2
-constexpr int npusim_core_type = AscendC::AIV;
-#else
-inline const npusim::CoreType npusim_core_type;
-#endif
-#define g_coreType npusim_core_type
-#define ASCEND_IS_AIC (npusim_core_type == AscendC::AIC)
-#define ASCEND_IS_AIV (npusim_core_type == AscendC::AIV)
-#define ASCEND_IS_NOT_AIC (npusim_core_type != AscendC::AIC)
-#define ASCEND_IS_NOT_AIV (npusim_core_type != AscendC::AIV)
 inline const npusim::BlockIndex block_idx;
 inline const npusim::BlockCount block_num;
 inline int64_t get_block_idx() { return block_idx; }

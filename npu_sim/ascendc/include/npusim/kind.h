@@ -1,0 +1,23 @@
+// Which kind of core a source runs on, as far as its compiler knows: what differs between kernels of a chip.
+#pragma once
+#include "npusim/system.h"
+
+namespace npusim {
+struct CoreType {
+  operator int() const { return !is_split ? AscendC::MIX : self->is_cube ? AscendC::AIC : AscendC::AIV; }
+};
+}  // namespace npusim
+
+// With one kind of core the compiler of the source knows which.
+#if NPUSIM_KIND == 1
+constexpr int npusim_core_type = AscendC::AIC;
+#elif NPUSIM_KIND == 2
+constexpr int npusim_core_type = AscendC::AIV;
+#else
+inline const npusim::CoreType npusim_core_type;
+#endif
+#define g_coreType npusim_core_type
+#define ASCEND_IS_AIC (npusim_core_type == AscendC::AIC)
+#define ASCEND_IS_AIV (npusim_core_type == AscendC::AIV)
+#define ASCEND_IS_NOT_AIC (npusim_core_type != AscendC::AIC)
+#define ASCEND_IS_NOT_AIV (npusim_core_type != AscendC::AIV)
