@@ -29,7 +29,7 @@ _MOST = 8
 _UNUSED_SECONDS = 30 * 86400
 _PARTS = {API: "npusim/api.h", MATMUL: "npusim/matmul_client.h"}
 """What these headers begin with, before anything that a source may choose."""
-_BROKEN = re.compile(r"\bPCH\b|\.gch\b|precompiled|internal compiler error", re.IGNORECASE)
+_BROKEN = re.compile(r"\bPCH\b|\.gch\b|precompiled|internal compiler error|\bcollect2\b|ld\.gold", re.IGNORECASE)
 
 
 def prefix_of(names: Iterable[str]) -> str:
@@ -40,8 +40,13 @@ def prefix_of(names: Iterable[str]) -> str:
 
 
 def is_broken(error: CompilationError) -> bool:
-    """Return whether a compilation may have failed by what is kept, and not by its source."""
+    """Return whether a compilation may have failed by what makes it faster, and not by its source."""
     return _BROKEN.search(str(error)) is not None
+
+
+def is_gxx(compiler: Compiler) -> bool:
+    """Return whether a compiler is g++, not one that is called so."""
+    return compiler.version != "" and "clang" not in compiler.version.lower()
 
 
 class KeptPrefix:
@@ -75,7 +80,7 @@ class KeptPrefix:
         include : sequence of Path
             Directories of the others.
         """
-        if not self._compiler.version or "clang" in self._compiler.version.lower():
+        if not is_gxx(self._compiler):
             return None  # it takes such a file in another way, and not where it does not fit
         with suppress(OSError):
             if not self.place.is_dir():

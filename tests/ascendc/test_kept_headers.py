@@ -1,9 +1,10 @@
-"""What g++ keeps of the package's headers makes compilations faster, and no other programs."""
+"""What makes compilations faster, headers that g++ keeps and a linker, makes no other programs."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from contextlib import contextmanager
 
@@ -156,6 +157,18 @@ def test_what_gxx_cannot_read_after_all_is_left_alone(kept, reads, source):
     assert filled(source, "STEP=6") == 6
     assert reads == [None, False]
     file.write_bytes(whole)
+
+
+@pytest.mark.skipif(len(COMPILER.command) > 1 or shutil.which("ld.gold") is None, reason="no other linker")
+def test_a_linker_that_fails_is_done_without(kept, source, tmp_path, monkeypatch):
+    linker, called = tmp_path / "ld.gold", tmp_path / "called"
+    linker.write_text(f"#!/bin/sh\ntouch {called}\nexit 1\n")
+    linker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with keeping(kept) as reads:
+        assert filled(source, "STEP=7") == 7
+    assert called.exists()
+    assert reads[-2:] == [None, False]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
