@@ -208,7 +208,14 @@ def _fp32_word(value, mode):
 
 
 def _getter(row):
-    return lambda name: int(row[name])
+    known: dict[str, int] = {}
+
+    def get(name):
+        if name not in known:
+            known[name] = int(row[name])
+        return known[name]
+
+    return get
 
 
 def _put(machine, space, at, data, dtype, mode, saturate):
@@ -494,7 +501,9 @@ def _leave_as_integer(row, x, dtype, relu, saturate):
     product = x * Fraction(float(_scale_of(row)))
     if dtype == Data.FP16:
         product = max(product, 0) if relu else product
-        code = round_fraction(product, FP16, "RINT", saturate) if product else 0
+        exact = float(product)
+        assert exact == product  # 31 bits times 11
+        code = int(round_values(np.array([exact]), FP16, "RINT", saturate)[0])
         return np.array([code | (0x8000 if product < 0 else 0)], np.uint16).view(np.uint8)
     low, high = (0 if relu or dtype == Data.UINT8 else -128), (127 if dtype == Data.INT8 else 255)
     y = round_integer(product + int(row["offset"]), "RINT")
@@ -506,7 +515,8 @@ def fixpipe(row, machine, saturate):
     dtype = Data(get("dst_dtype"))
     item = ITEM[dtype]
     row_major, split = bool(get("mode") & Mode.NZ2ND), bool(get("mode") & Mode.CHANNEL_SPLIT)
-    atomic = get("mode")
+    atomic, scales = get("mode"), row["op"] == Op.FIXPIPE_SCALES
+    leaving = {name: get(name) for name in ("op", "relu", "dtype", "value", "offset")}
     for z in range(get("nd_num") if row_major else 1):
         for m in range(get("m_size")):
             for n in range(get("n_size")):
@@ -522,10 +532,10 @@ def fixpipe(row, machine, saturate):
                 else:
                     target = n // 16 * get("dst_stride") * 32 + (m * 16 + n % 16) * item
                 word = None
-                if row["op"] == Op.FIXPIPE_SCALES:
+                if scales:
                     word = int(machine.load(Space.FB, get("src1") + 8 * n, 8).view(np.uint64)[0])
                 data = machine.load(Space.L0C, get("src0") + 4 * source, 4)
-                data = _leave_fixpipe(row, data, dtype, saturate, word)
+                data = _leave_fixpipe(leaving, data, dtype, saturate, word)
                 _put(machine, get("dst_space"), get("dst") + target, data, dtype, atomic, saturate)
 
 
