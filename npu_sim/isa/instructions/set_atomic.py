@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 from npu_sim.isa.codes import C100, C220, M200, Data, Pipe
 from npu_sim.isa.emitter import emitter
-from npu_sim.isa.instruction import DEVKIT, Instruction
+from npu_sim.isa.instruction import DEVKIT, SPLIT, Instruction
 from npu_sim.isa.names import type_name
 
 OP = 4
@@ -38,3 +42,16 @@ INSTRUCTION = Instruction(
     text=text,
     by_position=True,
 )
+
+
+def keeping(api: str, emit: Callable[..., Any]) -> Instruction:
+    """Return the instruction behind which stores leave one of two elements."""
+    return replace(
+        INSTRUCTION,
+        api=api,
+        emit=emit,
+        source=DEVKIT + "atomics: core state; for transfers from VECOUT to GM",
+        archs=SPLIT,
+        dtypes={C220: INSTRUCTION.dtypes[C220] - {Data.NONE}},
+        text=lambda row: f"{api}<{type_name(int(row['dtype']))}>",
+    )

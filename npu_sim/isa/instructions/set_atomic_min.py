@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from npu_sim.isa.codes import C220, Data, Pipe
+from npu_sim.isa.codes import Pipe
 from npu_sim.isa.emitter import emitter
-from npu_sim.isa.instruction import DEVKIT, SPLIT, Instruction
-from npu_sim.isa.instructions.set_atomic import INSTRUCTION as SET_ATOMIC
-from npu_sim.isa.names import type_name
+from npu_sim.isa.instructions.set_atomic import keeping
 
 OP = 44
 
@@ -20,18 +18,4 @@ emit_set_atomic_min = emitter(
 )
 
 
-def text(row):
-    """``SetAtomicMin<type>``."""
-    return f"SetAtomicMin<{type_name(int(row['dtype']))}>"
-
-
-INSTRUCTION = Instruction(
-    api="SetAtomicMin",
-    emit=emit_set_atomic_min,
-    source=DEVKIT + "atomics: core state; for transfers from VECOUT to GM",
-    archs=SPLIT,
-    pipes=(Pipe.S,),
-    dtypes={C220: SET_ATOMIC.dtypes[C220] - {Data.NONE}},
-    text=text,
-    by_position=True,
-)
+INSTRUCTION = keeping("SetAtomicMin", emit_set_atomic_min)

@@ -14,12 +14,14 @@ from npu_sim.isa.elementwise import elementwise
 
 
 @jit
-def _integers(x, y):
+def shifted_left(x, y):
+    """Return an integer shifted left by an amount."""
     # the amount is at most the width of the type
     return x << min(max(y, np.int64(0)), np.int64(32))
 
 
-def _reference(x, y):
+def shifted_left_of(x, y):
+    """Return int64 shifted left by amounts."""
     return x * 2 ** np.clip(y, 0, 32)
 
 
@@ -29,8 +31,8 @@ INSTRUCTION = elementwise(
     "src value",
     "dst[i] = src[i] << value below the sign bit, which stays, in UB; ``value_bits`` is the amount, 0 to the bits of "
     "``dtype``.",
-    integers=_integers,
-    reference=_reference,
+    integers=shifted_left,
+    reference=shifted_left_of,
     dtypes={C220: frozenset({Data.INT16, Data.INT32})},
     is_amount=True,
     keeps_sign=True,
