@@ -412,6 +412,9 @@ def compile(
     for define in defines:
         if not re.match(r"[A-Za-z_]\w*(?:=|$)", define):
             raise InputFileError(f"defines must be NAME or NAME=VALUE, not {shown(define)}")
+    head = source.heads.get(kernel.partition("<")[0].rpartition("::")[2])
+    if head is not None:
+        source = replace(source, kind=head.kind, vectors=head.vectors)
     made = SourceKernel(source, kernel, kind or source.kind, defines, include, definition)
     if not made.asks_for_types:
         made.build(product)

@@ -8,8 +8,8 @@ with types of a host library in its head goes as a whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +33,7 @@ _BEFORE_HEAD = re.compile(r"\A|[;{}]|^\s*#[^\n]*(?:\\\n[^\n]*)*$", re.MULTILINE)
 _KERNEL = re.compile(r"__global__\b[^;{}()]*?(?:__\w+__(?:\s*\([^)]*\))?\s+)*\bvoid\s+(\w+)\s*\(")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.MULTILINE)
 _PARAMETERS = re.compile(r"[^()]*(?:\([^()]*\)[^()]*)*\)")
+_BRACE, _BODY = re.compile(r"[{}]"), re.compile(r"\s*\{")
 _CLASS = re.compile(r"\b(?:class|struct)\s+(\w+)\s*(?:final\s*)?(?:<[^;{}()]*>\s*)?(?::[^;{}()]*)?\{")
 _HELPER = re.compile(
     r"^(?![ \t]|extern\b|[^\n]*__global__)[^;{}()#\n]*\b__aicore__\b[^;{}()\n]*?(?<![\w:~])(\w+)\s*\(", re.MULTILINE
@@ -68,6 +69,8 @@ class Source:
         names that it uses tell. ASSUMED: the rule of the vendor's compiler is not published.
     vectors : int
         Vector cores for each Cube core of a mixed kernel.
+    heads : mapping of str to KernelHead
+        By kernel; attributes and the KERNEL_TASK_TYPE of one go before what the whole source says.
     """
 
     path: Path
@@ -75,6 +78,7 @@ class Source:
     kernels: tuple[str, ...]
     kind: Kind
     vectors: int
+    heads: Mapping[str, KernelHead] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,7 @@ class KernelHead:
     Attributes
     ----------
     kind, vectors
-        As of `Source`, but for what its own attributes say.
+        As of `Source`, but for what its own attributes, or else a KERNEL_TASK_TYPE in its body, say.
     parameters : str
         As they are written, without comments.
     is_template : bool
@@ -112,8 +116,10 @@ def read_source(path: str | Path, defines: Iterable[str] = ()) -> Source:
     place = Path(path)
     text = _without_stray_asserts(read_text(place))
     code = without_text(text)
-    kind, vectors = kind_of(without_dead_branches(code, defines))
-    return Source(place.resolve(), _without_host_code(text, code), tuple(_KERNEL.findall(code)), kind, vectors)
+    living = without_dead_branches(code, defines)
+    kind, vectors = kind_of(living)
+    kernels, heads = tuple(_KERNEL.findall(code)), kernel_heads(living)
+    return Source(place.resolve(), _without_host_code(text, code), kernels, kind, vectors, heads)
 
 
 def read_text(path: Path) -> str:
@@ -141,7 +147,11 @@ def kernel_heads(code: str) -> dict[str, KernelHead]:
     heads: dict[str, KernelHead] = {}
     for found in _KERNEL.finditer(code):
         head, end = _head_of(code, found.start()) + found[0], _PARAMETERS.match(code, found.end())
-        own, own_vectors = _attributes(head) or (kind, vectors)
+        begin = _BODY.match(code, end.end()) if end else None
+        body = _block_from(code, begin.end()) if begin else ""
+        if not body and found[1] in heads:
+            continue  # declared once more
+        own, own_vectors = _attributes(head) or _task_kind(body) or (kind, vectors)
         parameters = " ".join(end[0][:-1].split()) if end else ""
         is_template = re.search(r"\btemplate\s*<", head) is not None
         heads[found[1]] = KernelHead(own, own_vectors, parameters, is_template)
@@ -155,10 +165,7 @@ def kernel_side_names(code: str) -> set[str]:
     """
     found = {name for name in _HELPER.findall(code)} - kernel_heads(code).keys()
     for one in _CLASS.finditer(code):
-        depth, end = 1, one.end()
-        while depth and (brace := re.compile(r"[{}]").search(code, end)) is not None:
-            depth, end = depth + (1 if brace[0] == "{" else -1), brace.end()
-        if "__aicore__" in code[one.end() : end]:
+        if "__aicore__" in _block_from(code, one.end()):
             found.add(one[1])
     return found
 
@@ -228,6 +235,25 @@ def _bodies(code: str) -> list[tuple[int, int]]:
     return found
 
 
+def _task_kind(code: str) -> tuple[Kind, int] | None:
+    """Return which cores the KERNEL_TASK_TYPEs in ``code`` name, all of them together; None: there is none."""
+    named = set(_TASK_KIND.findall(code))
+    for name, vectors in (("MIX_AIC_1_1", 1), ("MIX_AIC_1_2", 2)):
+        if name in named:
+            return "mix", vectors
+    if named & {"AIC_ONLY", "MIX_AIC_1_0"}:
+        return "cube", 2
+    return ("vector", 2) if named & {"AIV_ONLY", "MIX_AIV_1_0"} else None
+
+
+def _block_from(code: str, at: int) -> str:
+    """Return the rest of the block that ``at`` lies in, with the brace that ends it."""
+    depth, end = 1, at
+    while depth and (brace := _BRACE.search(code, end)) is not None:
+        depth, end = depth + (1 if brace[0] == "{" else -1), brace.end()
+    return code[at:end]
+
+
 def _head_of(code: str, at: int) -> str:
     """Return what stands before ``at`` and belongs to the same declaration."""
     return code[max(code.rfind(one, 0, at) for one in ";{}") + 1 : at]
@@ -251,15 +277,8 @@ def kind_of(code: str) -> tuple[Kind, int]:
     said = {own for found in _KERNEL.finditer(code) if (own := _attributes(_head_of(code, found.start()) + found[0]))}
     if said:
         return said.pop() if len(said) == 1 else ("mix", max(vectors for _, vectors in said))
-    named = set(_TASK_KIND.findall(code))
-    mixed = {"MIX_AIC_1_1": 1, "MIX_AIC_1_2": 2} if named else {}
-    for name, vectors in mixed.items():
-        if name in named:
-            return "mix", vectors
-    if named & {"AIC_ONLY", "MIX_AIC_1_0"}:
-        return "cube", 2
-    if named & {"AIV_ONLY", "MIX_AIV_1_0"}:
-        return "vector", 2
+    if (told := _task_kind(code)) is not None:
+        return told
     if "REGIST_MATMUL_OBJ" in code and not re.search(r"^\s*#\s*define\s+ASCENDC_CUBE_ONLY\b", code, re.MULTILINE):
         return "mix", 2
     has_cube = bool(_CUBE_NAMES.search(code))

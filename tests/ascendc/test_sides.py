@@ -112,3 +112,31 @@ def test_what_one_kind_of_core_may_not_do_is_told_with_its_line(tmp_path):
     with pytest.raises(ProgramError) as raised:
         kernel(np.zeros(8, np.int32), np.zeros(64, np.int32), blocks=1, product="910b", outputs=[1])
     assert f"sides.cpp:{1 + text[: text.index('Duplicate(t[')].count(chr(10))}" in str(raised.value)
+
+
+BOTH = """
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void on_vectors(GM_ADDR z);
+extern "C" __global__ __aicore__ void on_cubes(GM_ADDR z) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY);
+  GlobalTensor<int32_t> out;
+  out.SetGlobalBuffer((__gm__ int32_t*)z);
+  out.SetValue(GetBlockIdx(), 100 + int(ASCEND_IS_AIV));
+}
+extern "C" __global__ __aicore__ void on_vectors(GM_ADDR z) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  GlobalTensor<int32_t> out;
+  out.SetGlobalBuffer((__gm__ int32_t*)z);
+  if (GetBlockIdx() < 24) out.SetValue(GetBlockIdx(), 100 + int(ASCEND_IS_AIV));
+}
+extern "C" __global__ __aicore__ void on_vectors(GM_ADDR z);
+"""
+
+
+@pytest.mark.parametrize(("kernel", "kind", "value"), [("on_cubes", "cube", 100), ("on_vectors", "vector", 101)])
+def test_a_task_type_in_a_kernel_goes_before_those_of_its_neighbours(tmp_path, kernel, kind, value):
+    made, z = compiled(tmp_path, BOTH, kernel), np.zeros(24, np.int32)
+    result = made(z, blocks=24, product="910b")
+    assert z.tolist() == [value] * 24
+    assert result.launches[0].core_kind == kind
