@@ -69,7 +69,7 @@ from npu_sim.engines.hazards_book import (
     report,
 )
 from npu_sim.engines.hazards_cells import set
-from npu_sim.engines.hazards_touch import blocks_touched, nodes_needed, touch_run
+from npu_sim.engines.hazards_touch import blocks_touched, look_run, nodes_needed, touch_run
 from npu_sim.isa.codes import SPACES, Pipe
 from npu_sim.isa.footprint import NO_FOOTPRINT, footprint
 from npu_sim.isa.gm_extent import gm_operands, space_of
@@ -93,7 +93,7 @@ def _pipes(instruction: Instruction) -> np.ndarray:
 _PIPE_OF_PATH = by_opcode(_pipes, default=np.full((SPACES, SPACES), -1), dtype=np.int8)
 _IS_SYNCHRONISATION = by_opcode(lambda instruction: not instruction.routes, dtype=np.bool_)
 """Flags, barriers and core state: what touches no memory."""
-_IS_SYNCHRONISATION[[Op.NOP, Op.SCALAR_LOOK]] = True
+_IS_SYNCHRONISATION[Op.NOP] = True
 _IS_CROSSING = by_opcode(lambda instruction: instruction.op in (*SETS, *WAITS), dtype=np.bool_)
 _ALIGNMENT = by_opcode(
     lambda instruction: [instruction.alignment.get(name, 0) for name in _OPERANDS], default=[0, 0, 0], dtype=np.int64
@@ -327,6 +327,10 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
             # only the pipe of a row that touches something is known to be one
             life = lives[book[SERIAL] & (LIVES - 1)]
             life[0], life[1], life[2], life[3] = book[SERIAL], book[HELD + pipe], op, 0
+        if op == Op.SCALAR_LOOK and count > 0:
+            # others may store there at the same time
+            look_run(book, findings, tensors, runs, np.int64(row["tensor"]))
+            count = np.int64(0)
         for r in range(count):
             touch_run(
                 slots, nodes, book, findings, lives, turned, births, tensors, runs, r, entry, limits,

@@ -166,6 +166,18 @@ def _beyond(
 
 
 @jit
+def look_run(book: np.ndarray, findings: np.ndarray, tensors: np.ndarray, runs: np.ndarray, tensor: Int) -> None:
+    """Check that the one run of a row in GM lies inside its tensor, and nothing else."""
+    start, end = runs[0, 2], runs[0, 2] + runs[0, 3]
+    if tensor < 0 or tensor >= len(tensors):
+        report(book, findings, READ_NOWHERE, ZERO, GM, start, end - start, tensor)
+        return
+    low = tensors[tensor, 0]
+    if start < low or end > low + tensors[tensor, 2]:
+        _beyond(book, findings, READ, GM, low, low + tensors[tensor, 2], start, end)
+
+
+@jit
 def touch_run(
     slots: np.ndarray,
     nodes: np.ndarray,

@@ -88,8 +88,9 @@ def _keep_extreme(
 def _apply(gm: np.ndarray, address: Int, src: np.ndarray, src_at: Int, count: Int, kind: Int, saturate: Int) -> None:
     """Do what ``kind`` says (`atomic_kind`) with ``count`` elements."""
     dtype = kind & 0xFF
-    if kind & _EXTREMES:
-        _keep_extreme(gm, address, src, src_at, count, dtype, kind & Mode.ATOMIC_MAX != 0)
+    extremes = np.int64(kind) & _EXTREMES
+    if extremes:
+        _keep_extreme(gm, address, src, src_at, count, dtype, extremes == Mode.ATOMIC_MAX)
     else:
         add_in_place(gm, address, src, src_at, count, dtype, saturate)
 

@@ -35,4 +35,5 @@ INSTRUCTION = replace(
     emit=emit_scalar_look,
     source=DEVKIT + "ReadGmByPassDCache; DataCacheCleanAndInvalid before GetValue",
     routes={(Space.NONE, Space.GM): Pipe.S},
+    fields=(),  # those of its own emitter
 )

@@ -98,14 +98,14 @@ template <PipeMode mode> class GroupBarrier {
   }
   void Wait(uint32_t index, Here here = Here::now()) {
     expect(here, "GroupBarrier.Wait", index, waiters_);
-    GlobalTensor<int32_t> slot = slots_[uint64_t(index * STEP)];
+    GlobalTensor<int32_t> slot = slots_[uint64_t(index * slot_words_)];
     npusim::wait_until(here, "GroupBarrier.Wait", [&] { return *slot.pointer >= int32_t(arrivers_); });
     count(here, index, -int32_t(arrivers_));
   }
-  uint64_t GetWorkspaceLen() { return uint64_t(waiters_) * STEP * sizeof(int32_t); }
+  uint64_t GetWorkspaceLen() { return uint64_t(waiters_) * slot_words_ * sizeof(int32_t); }
 
  private:
-  static constexpr uint32_t STEP = 128;
+  static constexpr uint32_t slot_words_ = 128;  // 512 bytes
 
   void expect(Here here, const char* call, uint32_t index, uint32_t count) {
     npusim::expect_all_at_once(here, call);
@@ -113,7 +113,7 @@ template <PipeMode mode> class GroupBarrier {
     npusim::barrier(here, npusim::pipe::ALL);
   }
   void count(Here here, uint32_t index, int32_t by) {
-    uint64_t at = index * STEP;
+    uint64_t at = index * slot_words_;
     slots_.SetValue(at, slots_.GetValue(at, here) + by, here);
     npusim::clean_cache(here, false, slots_[at].address());
   }
