@@ -9,7 +9,6 @@ they agree in all but the place of their tensors, up to what 512 bytes align.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from threading import Lock
 
 from npu_sim.engines.intervals import LaunchBounds, bound_launch
 from npu_sim.engines.timeline_memory import bytes_in
@@ -28,7 +27,6 @@ class KnownBounds:
 
     def __init__(self) -> None:
         self._bounds: dict[Hashable, LaunchBounds] = {}
-        self._storing = Lock()
 
     def of(self, launch: Launch, product: Product, options: TimelineOptions) -> LaunchBounds:
         """Return what `bound_launch` does.
@@ -45,10 +43,9 @@ class KnownBounds:
         found = self._bounds.get(whole)
         if found is None:
             found = bound_launch(launch, product, options=options)
-            with self._storing:
-                while len(self._bounds) >= _MOST:
-                    self._bounds.pop(next(iter(self._bounds)))
-                self._bounds[whole] = found
+            while len(self._bounds) >= _MOST:
+                self._bounds.pop(next(iter(self._bounds)), None)
+            self._bounds[whole] = found
         return found
 
 

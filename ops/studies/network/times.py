@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from npu_sim.engines.intervals import LaunchBounds, TimeInterval, task_interval
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.products import Product
-from ops.common.arrays import available_threads
 from ops.studies.advice import AdvisedCall, Change, advise
 from ops.studies.calls.planned import BoundedCall, Request, bound_call
 from ops.studies.launch_times import LaunchTimes
@@ -164,17 +162,13 @@ def time_step(
     InternalError
         If a shipped kernel is not legal; a refused call is a row of the result, no error.
     """
-
-    def timed(number: int) -> LayerTimes:
-        layer = step.layers[number]
+    layers = []
+    for number, layer in enumerate(step.layers):
         if progress:
             progress(number, len(step.layers), f"{setting.product} batch {setting.batch} {layer.label}")
         wanted = [request for request in (layer.forward if forward else None, layer.backward) if request is not None]
-        return _layer_times(layer, wanted, setting.chip, scope)
-
-    with ThreadPoolExecutor(available_threads()) as pool:
-        layers = tuple(pool.map(timed, range(len(step.layers))))
-    return StepTimes(setting=setting, step=step, scope=scope, layers=layers)
+        layers.append(_layer_times(layer, wanted, setting.chip, scope))
+    return StepTimes(setting=setting, step=step, scope=scope, layers=tuple(layers))
 
 
 def _layer_times(layer: StepLayer, wanted: Sequence[Request], chip: Product, scope: Scope) -> LayerTimes:
