@@ -21,7 +21,8 @@ from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.vector_values import fit_integer, is_arithmetic, narrow, read_element, widen, write_element
 from npu_sim.reinterpret import reinterpret
 
-_EXTREMES = Mode.ATOMIC_MAX | Mode.ATOMIC_MIN
+EXTREMES = Mode.ATOMIC_MAX | Mode.ATOMIC_MIN
+"""Bits of a row's mode that make a store leave one of two elements instead of their sum."""
 SINK_LENGTH = 4
 """int64 words of a sink: 0 = logging (1) or direct (0), 1 = runs logged, 2 = bytes logged, 3 = saturate."""
 
@@ -88,7 +89,7 @@ def _keep_extreme(
 def _apply(gm: np.ndarray, address: Int, src: np.ndarray, src_at: Int, count: Int, kind: Int, saturate: Int) -> None:
     """Do what ``kind`` says (`atomic_kind`) with ``count`` elements."""
     dtype = kind & 0xFF
-    extremes = np.int64(kind) & _EXTREMES
+    extremes = np.int64(kind) & EXTREMES
     if extremes:
         _keep_extreme(gm, address, src, src_at, count, dtype, extremes == Mode.ATOMIC_MAX)
     else:
@@ -98,7 +99,7 @@ def _apply(gm: np.ndarray, address: Int, src: np.ndarray, src_at: Int, count: In
 @jit
 def atomic_kind(mode: Int, dtype: Int) -> Int:
     """Return what a store does to elements of ``dtype`` in GM: add, or one of the bits of ``mode`` beside the type."""
-    return np.int64(dtype) | (np.int64(mode) & _EXTREMES)
+    return np.int64(dtype) | (np.int64(mode) & EXTREMES)
 
 
 @jit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.atomic import add_to_gm, atomic_kind, can_add
+from npu_sim.isa.atomic import EXTREMES, add_to_gm, atomic_kind, can_add
 from npu_sim.isa.codes import ARCHS, C100, C220, M200, Data, Mode, Pipe, Space
 from npu_sim.isa.cost_paths import plain, read_gm, store_gm
 from npu_sim.isa.cost_rates import UNSUPPORTED, amount
@@ -158,11 +158,10 @@ def check(chunk, index):
     bad = (mode & Mode.ATOMIC != 0) & ~(stores & np.isin(source, sources))
     names = " or ".join(space.name for space in sources)
     chunk.unsupported(index, bad, lambda row: f"with atomic add must go from {names} to GM, not {path_name(row)}")
-    bad = (mode & _EXTREMES != 0) & ~(stores & (source == Space.UB))
+    bad = (mode & EXTREMES != 0) & ~(stores & (source == Space.UB))
     chunk.unsupported(index, bad, lambda row: f"with atomic max or min must go from UB to GM, not {path_name(row)}")
 
 
-_EXTREMES = Mode.ATOMIC_MAX | Mode.ATOMIC_MIN
 _ROUTES = {
     (Space.L1, Space.GM): Pipe.MTE2,
     (Space.UB, Space.GM): Pipe.MTE2,
@@ -187,7 +186,7 @@ INSTRUCTION = Instruction(
     },
     ranges=(("block_count", 0, 4095), ("block_len", 0, WORD), ("src_gap", 0, WORD), ("dst_gap", 0, WORD)),
     dtypes=dict.fromkeys(ARCHS, ANY),
-    modes={C100: int(Mode.ATOMIC), M200: int(Mode.ATOMIC), C220: Mode.ATOMIC | _EXTREMES},
+    modes={C100: int(Mode.ATOMIC), M200: int(Mode.ATOMIC), C220: Mode.ATOMIC | EXTREMES},
     adds=True,
     footprint=footprint,
     run=run,

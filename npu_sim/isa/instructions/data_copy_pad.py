@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.atomic import add_to_gm, atomic_kind, can_add
+from npu_sim.isa.atomic import EXTREMES, add_to_gm, atomic_kind, can_add
 from npu_sim.isa.codes import C220, Mode, Pipe, Space
 from npu_sim.isa.cost_paths import read_gm, store_gm
 from npu_sim.isa.cost_rates import amount
@@ -218,7 +218,7 @@ INSTRUCTION = Instruction(
         ("right_padding", 0, BLOCK_BYTES),
     ),
     dtypes={C220: B8 | B16 | B32},
-    modes={C220: Mode.PAD | Mode.ATOMIC | Mode.ATOMIC_MAX | Mode.ATOMIC_MIN},
+    modes={C220: Mode.PAD | Mode.ATOMIC | EXTREMES},
     adds=True,
     unit="vector",
     footprint=footprint,

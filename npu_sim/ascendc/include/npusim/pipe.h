@@ -124,12 +124,6 @@ struct Pool {
 
 namespace npusim {
 inline int pipe_lives = 0;  // of all pipes, between one Reset and the next
-
-// What a destructor does is at the line of the call before.
-inline Here last_place() {
-  int64_t site = self->last_site;
-  return {control->files[site >> LINE_BITS].name, int32_t(site & ((1 << LINE_BITS) - 1))};
-}
 }
 
 namespace AscendC {
@@ -141,7 +135,7 @@ class TPipe {
  public:
   TPipe(Here here = Here::now()) { open(here); }
   ~TPipe() {
-    if (is_open) close(npusim::last_place(), true);
+    if (is_open) close(npusim::last_call(), true);
   }
   TPipe(const TPipe&) = delete;
   TPipe& operator=(const TPipe&) = delete;

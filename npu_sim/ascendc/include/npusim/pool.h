@@ -50,7 +50,7 @@ template <TPosition P, uint32_t bufIDSize = 4> class TBufPool {
   TBufPool& operator=(const TBufPool&) = delete;
   ~TBufPool() {
     TPipe* pipe = npusim::self ? GetTPipePtr() : nullptr;
-    if (pipe && pipe->is_of(npusim_pool)) pipe->await_pool(npusim::last_place(), npusim_pool);
+    if (pipe && pipe->is_of(npusim_pool)) pipe->await_pool(npusim::last_call(), npusim_pool);
   }
 
   template <TPosition S, TPosition D, int32_t depth, auto mask>
