@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
+from npu_sim._jit import jit
 from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.emitter import emitter
+from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, line
 from npu_sim.isa.instruction import DEVKIT
 from npu_sim.isa.instructions.scalar_load import INSTRUCTION as SCALAR_LOAD
+from npu_sim.isa.mte import item_bytes
 
 OP = 112
 
@@ -29,6 +34,18 @@ emit_scalar_look = emitter(
 )
 
 
+@jit
+def footprint(row, out):
+    """Note one element read of GM."""
+    return line(out, NONE, Space.GM, READ, np.int64(row["src0"]), np.int64(item_bytes(row["dtype"])), ONCE, NONE)
+
+
+@jit
+def cost(row, cost):
+    """A fixed time."""
+    return cost["scalar_gm_cycles"], np.int64(0), np.int64(item_bytes(row["dtype"]))
+
+
 INSTRUCTION = replace(
     SCALAR_LOAD,
     api="ReadGmByPassDCache",
@@ -36,4 +53,6 @@ INSTRUCTION = replace(
     source=DEVKIT + "ReadGmByPassDCache; DataCacheCleanAndInvalid before GetValue",
     routes={(Space.NONE, Space.GM): Pipe.S},
     fields=(),  # those of its own emitter
+    footprint=footprint,
+    cost=cost,
 )
