@@ -4,6 +4,9 @@ A LoadData moves whole fractals, so kernels whose k or m ends inside one read wh
 that k leaves it out; the bias table and the Fixpipe buffer are filled by 64 and 128 bytes, and n columns of them used.
 The load is carried out twice, on two contents of the bytes, to see which elements they reach; if no Mmad or Fixpipe
 reads one of these before it is overwritten, the finding is a note. So it is only where the load takes other bytes too.
+
+Gather and Gatherb read what their offsets name, which are data: of a source that is longer than what was written there,
+the rest is a note as well.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ _TABLES = (Space.BT, Space.FB)
 def as_notes(
     found: Iterable[Violation], rows_of: Callable[[int, int], np.ndarray], product: Product
 ) -> list[Violation]:
-    """Return findings, those of uninitialised bytes that no Mmad or Fixpipe uses as notes.
+    """Return findings, those of uninitialised bytes that no Mmad or Fixpipe uses, or no offset need name, as notes.
 
     Parameters
     ----------
@@ -52,14 +55,31 @@ def as_notes(
         if violation.left_out:  # of those that are not there nothing is known
             result.append(violation)
             continue
-        if violation.kind is Kind.READ_UNINITIALISED and violation.space is Space.L1 and looked < _FINDINGS:
+        if violation.kind is Kind.READ_UNINITIALISED and violation.space in (Space.L1, Space.UB) and looked < _FINDINGS:
             looked += 1
-            if _is_unused(violation, rows_of(violation.launch, violation.core), product):
+            rows = rows_of(violation.launch, violation.core)
+            if violation.space is Space.UB and _is_left_to_offsets(violation, rows[violation.row]):
+                text = f"{violation.detail}, if an offset leads there"
+                result.append(replace(violation, kind=Kind.READ_BY_OFFSETS, detail=text))
+                continue
+            if violation.space is Space.L1 and _is_unused(violation, rows, product):
                 text = f"{violation.detail}, and which no Mmad or Fixpipe uses"
                 result.append(replace(violation, kind=Kind.READ_UNUSED, detail=text))
                 continue
         result.append(violation)
     return result
+
+
+def _is_left_to_offsets(violation: Violation, row: np.void) -> bool:
+    """Return whether all of the bytes are a part of what offsets may reach, and none of them an offset."""
+    instruction = SPEC_OF_OP.get(int(row["op"]))
+    if instruction is None or "src_bytes" not in instruction.fields:
+        return False
+    first, offsets = int(row["src0"]), int(row["src1"])
+    end, last = violation.start + violation.length, first + int(row["src_bytes"])
+    if violation.length >= last - first or violation.start < first or end > last:
+        return False
+    return offsets < first or offsets >= last  # a source that holds its own offsets is not told apart
 
 
 def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool:

@@ -40,6 +40,10 @@ CODES: dict[Kind, Code] = {
         "advice", "initcheck", "Loads bytes that nothing has written and that no Mmad uses",
         "nothing has to be done; fill them if a later k or m takes them in",
     ),
+    Kind.READ_BY_OFFSETS: Code(
+        "advice", "initcheck", "Gathers from a buffer of which nothing has written some bytes",
+        "see that no offset leads there; nothing has to be done if the source is only longer than what was loaded",
+    ),
     Kind.READ_OUT_OF_BOUNDS: Code(
         "error", "memcheck", "Reads beyond its tensor or buffer", "shorten the last tile, or check the offset"
     ),

@@ -36,6 +36,7 @@ class Kind(Enum):
     BUFFER_POOL_NOT_GIVEN = "ErrorBuffer4"
     READ_STALE = "ErrorRead2/stale"
     READ_UNUSED = "ErrorRead2/unused"
+    READ_BY_OFFSETS = "ErrorRead2/offsets"
     BARRIER_WRITE = "ErrorSync1/barrier"
     BARRIER_READ = "ErrorSync2/barrier"
     BARRIER_UNNEEDED = "BarrierUnneeded"

@@ -56,3 +56,39 @@ def test_reads_of_other_buffers_stay_errors():
     builder.add(dst=0, src0=64, src1=64, dtype=Data.FP32, count=8)
     found = run_hazards(builder.launch(GlobalMemory(), core_kind="vector"), CHIP)
     assert {v.kind for v in found} == {Kind.READ_UNINITIALISED}
+
+
+def gathered(emit, *, written, offsets=64, src1=8192):
+    """Return the findings of a Gather from 1 KB at byte 1024 of UB, of which the first ``written`` bytes are filled."""
+    builder = ProgramBuilder(CHIP)
+    if offsets:
+        builder.duplicate(dst=src1, dtype=Data.INT32, value_bits=0, count=offsets)
+    if written:
+        builder.duplicate(dst=1024, dtype=Data.FP32, value_bits=0, count=written // 4)
+    builder.pipe_barrier(Pipe.V)
+    emit(builder, src0=1024, src1=src1, src_bytes=1024)
+    return [found.kind for found in run_hazards(builder.launch(GlobalMemory(), core_kind="vector"), CHIP)]
+
+
+def _gather(builder, **operands):
+    builder.gather(dst=16384, dtype=Data.FP32, count=64, **operands)
+
+
+def _gatherb(builder, **operands):
+    builder.gatherb(dst=16384, dtype=Data.INT32, repeat=8, dst_blk_stride=1, dst_rep_stride=8, **operands)
+
+
+def _gather_masked(builder, **operands):
+    builder.set_vector_mask(mask_low=-1, mask_high=0)
+    builder.gather_masked(dst=16384, dtype=Data.FP32, repeat=1, dst_rep_stride=8, **operands)
+
+
+@pytest.mark.parametrize("emit", [_gather, _gatherb, _gather_masked])
+def test_what_offsets_may_not_reach_is_a_note(emit):
+    assert gathered(emit, written=1024) == []
+    assert gathered(emit, written=512) == [Kind.READ_BY_OFFSETS]
+    assert CODES[Kind.READ_BY_OFFSETS].severity == "advice"
+    assert gathered(emit, written=0) == [Kind.READ_UNINITIALISED]  # wherever the offsets lead
+    assert gathered(emit, written=1024, offsets=0) == [Kind.READ_UNINITIALISED]  # the offsets themselves
+    assert gathered(emit, written=512, offsets=0) == [Kind.READ_UNINITIALISED]
+    assert gathered(emit, written=512, src1=1536) == [Kind.READ_UNINITIALISED]  # they lie in their own source
