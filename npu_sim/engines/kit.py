@@ -39,9 +39,9 @@ class Kit:
 
     @classmethod
     def for_core(cls, core: CoreSpec) -> Kit:
-        """Make a kit with poison in its buffers."""
+        """Make a kit, with undefined contents."""
         return cls(
-            memory=CoreMemory.for_core(core),
+            memory=CoreMemory.undefined(core),
             scratch=aligned(scratch_floats(core), np.float64),
             staging=aligned(_staging_floats(core), np.float32),
         )
@@ -71,6 +71,8 @@ class Spare(Generic[KindT, BufferT]):
             del self._spare[: -self.limit]
 
 
-KITS = Spare(Kit.for_core)
+KITS = Spare(Kit.for_core, limit=48)
+"""As many as the cores of one kind of a product, all of which are open at a SyncAll: what a kit has and no core has
+touched takes no memory."""
 ROWS = Spare(empty_rows)
 RUNS = Spare(empty_runs)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.engines.kit import KITS, RUNS, Kit
-from npu_sim.engines.session_jit import first_outside, localise
+from npu_sim.engines.session_jit import first_outside, localise, spaces_named
 from npu_sim.errors import InternalError, ProgramError, ShapeError
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH
@@ -23,7 +23,7 @@ from npu_sim.isa.dispatch import run_rows
 from npu_sim.isa.footprint import RUN_CAPACITY
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import join_rows
-from npu_sim.memory.core import CoreMemory
+from npu_sim.memory.core import CoreMemory, overwrite
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.memory.host import HostMemory, HostSpan
 from npu_sim.products import Product
@@ -79,7 +79,16 @@ class Session:
         self._tables: list[tuple[Sequence[HostSpan], npt.NDArray[np.int64]]] = []
         self._kit: Kit | None = KITS.take(product.core)
         core_memory = self._kit.memory
-        core_memory.poison()
+        overwrite(core_memory.bt)
+        overwrite(core_memory.fb)
+        # the others are poisoned when a row first names them: a vector core has a sixth of what a kit has
+        self._untouched = {
+            Space.L1: core_memory.l1,
+            Space.L0A: core_memory.l0a,
+            Space.L0B: core_memory.l0b,
+            Space.L0C: core_memory.l0c,
+            Space.UB: core_memory.ub,
+        }
         self._buffers = core_memory.buffers
         no_log = np.zeros((0, 4), np.int64), np.zeros(0, np.uint8)
         self._work = self._config, self._kit.scratch, self._kit.staging, self._sink, *no_log
@@ -99,7 +108,13 @@ class Session:
         """The buffers of the core, as the rows so far have left them."""
         if self._kit is None:
             raise InternalError("Session must be open, not closed")
+        self._touch(-1)
         return self._kit.memory
+
+    def _touch(self, spaces: int) -> None:
+        """Poison the buffers of ``spaces``, in bits, that no row has touched yet."""
+        for space in [one for one in self._untouched if spaces >> one & 1]:
+            overwrite(self._untouched.pop(space))
 
     @property
     def rows(self) -> np.ndarray:
@@ -189,6 +204,8 @@ class Session:
     def _carry_out(self, rows: np.ndarray, table: npt.NDArray[np.int64], context: str) -> None:
         if self._kit is None:
             raise InternalError("Session must be open, not closed")
+        if self._untouched:
+            self._touch(int(spaces_named(rows, len(rows))))
         first = 0
         for last, gm in self._arrays(rows, table):
             bad = int(run_rows(rows, first, last, gm, *self._buffers, *self._work))

@@ -7,7 +7,19 @@ import numpy as np
 from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Space
 from npu_sim.isa.footprint import reach
-from npu_sim.isa.gm_extent import DST, SRC, gm_operands
+from npu_sim.isa.gm_extent import DST, SRC, gm_operands, space_of
+
+OPERANDS = 3
+
+
+@jit
+def spaces_named(rows: np.ndarray, n: Int) -> Int:
+    """Return bits of the spaces that operands of ``rows[:n]`` name: all that they touch but the tables of the Cube."""
+    found = np.int64(0)
+    for i in range(n):
+        for operand in range(OPERANDS):
+            found |= np.int64(1) << space_of(rows[i], operand)
+    return found
 
 
 @jit

@@ -68,7 +68,14 @@ class CoreMemory:
     @classmethod
     def for_core(cls, core: CoreSpec) -> CoreMemory:
         """Allocate the poisoned buffers of ``core``."""
-        memory = cls(
+        memory = cls.undefined(core)
+        memory.poison()
+        return memory
+
+    @classmethod
+    def undefined(cls, core: CoreSpec) -> CoreMemory:
+        """Allocate the buffers of ``core`` with undefined contents, which take no memory until they are touched."""
+        return cls(
             l1=aligned(core.l1_bytes, np.uint8),
             ub=aligned(core.ub_bytes, np.uint8),
             l0a=aligned(core.l0a_bytes // 2, np.float32),
@@ -77,8 +84,6 @@ class CoreMemory:
             bt=aligned(core.bt_bytes, np.uint8),
             fb=aligned(core.quantisation_bytes, np.uint8),
         )
-        memory.poison()
-        return memory
 
     @property
     def buffers(self) -> Buffers:
@@ -88,4 +93,9 @@ class CoreMemory:
     def poison(self) -> None:
         """Overwrite everything, so that a read before a write shows."""
         for buffer in self.buffers:
-            buffer.view(np.uint8).fill(POISON_BYTE)
+            overwrite(buffer)
+
+
+def overwrite(buffer: np.ndarray) -> None:
+    """Overwrite a buffer of a core with poison."""
+    buffer.view(np.uint8).fill(POISON_BYTE)
