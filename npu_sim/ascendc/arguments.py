@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from npu_sim.isa.codes import Data
 from npu_sim.memory.core import POISON_BYTE
 from npu_sim.memory.gm import GlobalMemory, GmTensor, allocated_bytes
 from npu_sim.memory.host import HostMemory, HostSpan
+from npu_sim.units import align_up
 
 
 class SharedMemory(HostMemory):
@@ -39,6 +40,28 @@ class SharedMemory(HostMemory):
         ends = {t.index: t.address + allocated_bytes(t.byte_count) for t in gm.tensors}
         self.arena = memory
         self.spans = [HostSpan(name=t.name, tensor=t, start=t.address, end=ends[t.index]) for t in gm.tensors]
+
+
+_PAGE_BYTES = 4096
+"""Of nearly every host."""
+
+
+class PagedMemory(GlobalMemory):
+    """Tensors on pages of their own, so that the host tells which of them a plain pointer stores to."""
+
+    def add(
+        self,
+        name: str,
+        byte_count: int,
+        *,
+        initialised: bool,
+        data: Data = Data.NONE,
+        address: int | None = None,
+        is_output: bool = False,
+    ) -> GmTensor:
+        """Place a tensor on the next page; see `GlobalMemory.add`."""
+        place = align_up(self.total_bytes, _PAGE_BYTES) if address is None else address
+        return super().add(name, byte_count, initialised=initialised, data=data, address=place, is_output=is_output)
 
 
 def tiling_bytes(tiling: object) -> bytes:
@@ -132,7 +155,7 @@ class Arguments:
         self._offsets = [value.offset if isinstance(value, Pointer) else 0 for value in given]
         self._names = [names[i] if i < len(names) else f"argument {i}" for i in range(len(given))]
         self._outputs = set(outputs)
-        self.gm = GlobalMemory()
+        self.gm = PagedMemory()
         self._tensors: dict[int, GmTensor] = {}
         self._bytes: dict[int, bytes] = {}
         self._lists: dict[int, list[tuple[np.ndarray, GmTensor]]] = {}
@@ -243,8 +266,14 @@ class Arguments:
                 end = place.address + place.byte_count
         memory[end:] = POISON_BYTE
 
-    def store(self, memory: npt.NDArray[np.uint8]) -> None:
+    def store(self, memory: npt.NDArray[np.uint8], may_have_changed: Callable[[GmTensor], bool]) -> None:
         """Write what the kernel changed to the caller's arrays.
+
+        Parameters
+        ----------
+        memory : uint8 array
+        may_have_changed : callable
+            Whether it may have changed a tensor; of others nothing is looked at.
 
         Raises
         ------
@@ -254,6 +283,8 @@ class Arguments:
         own = [(self._given[number], place) for number, place in self._tensors.items() if number not in self._bytes]
         for value, place in [*own, *(one for group in self._lists.values() for one in group)]:
             data = memory[place.address : place.address + value.nbytes]
+            if not place.is_output and not may_have_changed(place):
+                continue
             if not place.is_output and _are_equal(data, np.ascontiguousarray(value).reshape(-1).view(np.uint8)):
                 continue
             if not value.flags.writeable:

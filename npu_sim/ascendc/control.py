@@ -26,6 +26,7 @@ MAX_SITES = 1 << 15
 MAX_BUFFERS = 1 << 12
 MAX_LOTS = 1 << 10
 MAX_CUTS = 64
+MAX_STORES = 1 << 10
 
 
 class Status(IntEnum):
@@ -96,6 +97,12 @@ class Cut(ctypes.Structure):
     )
 
 
+class Stores(ctypes.Structure):
+    """Bytes of global memory, whole pages of them, that the kernel has stored to by plain pointers."""
+
+    _fields_ = (("begin", ctypes.c_int64), ("end", ctypes.c_int64))
+
+
 class File(ctypes.Structure):
     """A source file that rows come from."""
 
@@ -148,6 +155,8 @@ class Control(ctypes.Structure):
         ("text_bytes", ctypes.c_int64),
         ("cut_count", ctypes.c_int64),
         ("cuts", Cut * MAX_CUTS),  # the first of each place
+        ("store_count", ctypes.c_int64),
+        ("stores", Stores * MAX_STORES),
         ("sites", ctypes.c_int64 * MAX_SITES),  # each once, as they come
         ("buffers", ctypes.c_int64 * MAX_BUFFERS),
         ("files", File * MAX_FILES),
@@ -176,14 +185,15 @@ def control_header() -> str:
         "MAX_BUFFERS": MAX_BUFFERS,
         "MAX_LOTS": MAX_LOTS,
         "MAX_CUTS": MAX_CUTS,
+        "MAX_STORES": MAX_STORES,
         "ROWS_AT": ROWS_AT,
     }
     lines = ["// Generated: what both processes share.", "#pragma once", "#include <cstdint>", "namespace npusim {"]
     lines += [f"constexpr int64_t {name} = {value};" for name, value in constants.items()]
     lines += [f"enum class Status : int64_t {{ {_members(Status)} }};"]
     lines += [f"enum class ArgumentKind : int64_t {{ {_members(ArgumentKind)} }};"]
-    for record in (Tensor, Argument, Lot, Cut, File, Control):
-        name = {"Tensor": "SharedTensor", "File": "SharedFile"}.get(record.__name__, record.__name__)
+    for record in (Tensor, Argument, Lot, Cut, Stores, File, Control):
+        name = _record(record)
         lines += [f"struct {name} {{ {' '.join(_field(*field) for field in record._fields_)} }};"]
         lines += [f"static_assert(sizeof({name}) == {ctypes.sizeof(record)});"]
     return "\n".join([*lines, "}  // namespace npusim", ""])
@@ -196,10 +206,12 @@ def _members(codes: type[IntEnum]) -> str:
 _PLAIN = {ctypes.c_int64: "int64_t", ctypes.c_char: "char", ctypes.c_uint8: "uint8_t"}
 
 
+def _record(kind: type[ctypes.Structure]) -> str:
+    return {Tensor: "SharedTensor", File: "SharedFile"}.get(kind, kind.__name__)
+
+
 def _field(name: str, kind: Any) -> str:
     if issubclass(kind, ctypes.Array):
         item = kind._type_
-        names = {Tensor: "SharedTensor", Argument: "Argument", Lot: "Lot", Cut: "Cut", File: "SharedFile"}
-        known = names.get(item) or _PLAIN[item]
-        return f"{known} {name}[{kind._length_}];"
+        return f"{_PLAIN.get(item) or _record(item)} {name}[{kind._length_}];"
     return f"{_PLAIN[kind]} {name};"

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,11 @@ class SourceKernel:
         self.source, self.name, self.kind = source, name, kind
         self._defines, self._include = tuple(defines), tuple(include)
         self._definition = None if definition is None else Path(definition)
+        # of the source and its headers as they were when they were first asked for
         self._programs: dict[tuple[int, bool, Types], Path] = {}
+        self._known_types: dict[tuple[str | None, ...], Types] = {}
 
-    @property
+    @cached_property
     def parameters(self) -> list[str]:
         """Names of the kernel's parameters, as far as its text shows them."""
         return _parameters(self.source, self.name)
@@ -93,7 +96,6 @@ class SourceKernel:
 
     def _program(self, product: Product, types: Types) -> Path:
         key = product.npu_arch, product.core.is_split, types
-        # of the source as it was read, so that its headers are not asked for at each call
         program = self._programs.get(key)
         if program is None or not program.exists():
             build = Build(self.source, self.name, product, self.kind, self._defines, self._include, types)
@@ -102,10 +104,13 @@ class SourceKernel:
 
     def _types(self, given: Sequence[str | None]) -> Types:
         """Return the macros of the types of its tensors, which must be its operator's, asked for or not."""
-        texts = self._texts()
-        definition = definition_of(self.source.path, self.name, self._definition)
-        types = type_macros(definition, self.parameters, given, self._defines, texts)
-        return types if uses_types(texts) else Types()
+        asked = tuple(given)
+        if asked not in self._known_types:
+            texts = self._texts()
+            definition = definition_of(self.source.path, self.name, self._definition)
+            types = type_macros(definition, self.parameters, given, self._defines, texts)
+            self._known_types[asked] = types if uses_types(texts) else Types()
+        return self._known_types[asked]
 
     def _texts(self) -> list[str]:
         directories = include_directories(self.source, self._include)
@@ -256,7 +261,7 @@ class SourceKernel:
                 cores.close()
             launches = _launches(self.name, cores, counts, arguments, auto_sync=syncs)
             if stopped_by is None and computes and not cores.refused:
-                arguments.store(memory)
+                arguments.store(memory, cores.may_have_stored)
                 after = {} if before is None else _contents(arguments, memory)
         finally:
             process.close()
@@ -480,6 +485,7 @@ def _launches(
         buffers=names,
         sites={number: str(line) for number, line in lines.items()},
         auto_sync=auto_sync,
+        plain_stores=cores.plain_stores,
     )
     return (launch,)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from npu_sim.ascendc.kernel import SourceKernel
@@ -69,7 +70,7 @@ class LinkedKernel(SourceKernel):
         super().__init__(Source(place.module, "", (name,), kind, vectors), name, kind, (), ())
         self._place, self._names = place, list(parameters)
 
-    @property
+    @cached_property
     def parameters(self) -> list[str]:
         """Names of the kernel's parameters."""
         return self._names

@@ -21,10 +21,12 @@ from npu_sim.engines.kit import kit_bytes
 from npu_sim.engines.session import Session
 from npu_sim.errors import NpuSimError, ProgramError
 from npu_sim.isa.codes import Data, Space
+from npu_sim.isa.gm_extent import note_stored
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import ROW_BYTES
+from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import SourceLine
+from npu_sim.program.launch import SourceLine, stored_plainly
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
 
@@ -97,6 +99,7 @@ class Cores:
         self._counts = [0] * core_count
         self._states = np.zeros((core_count, CORE_STATE_LENGTH), np.int64)
         self._bytes = 0
+        self._stored = np.zeros(process.control.tensor_count, np.bool_)
         self.refused: list[Violation] = []
 
     def keep(self) -> HandedOver:
@@ -149,6 +152,7 @@ class Cores:
             return
         for part in parts:
             issue(rows[part.rows], part.count, self._states[part.core])
+        note_stored(rows, len(rows), self._stored)
         found = verify(rows, self._product)
         try:
             for part in parts:
@@ -225,6 +229,16 @@ class Cores:
             )
             for cut in control.cuts[: control.cut_count]
         ]
+
+    @property
+    def plain_stores(self) -> tuple[tuple[int, int], ...]:
+        """Bytes of global memory, [begin, end), that the program has stored to by no row; of pages of the host."""
+        control = self._process.control
+        return tuple((int(pages.begin), int(pages.end)) for pages in control.stores[: control.store_count])
+
+    def may_have_stored(self, tensor: GmTensor) -> bool:
+        """Return whether any byte of a tensor may be another than before the call."""
+        return bool(self._stored[tensor.index]) or stored_plainly(tensor, self.plain_stores)
 
     @property
     def buffers(self) -> list[int]:

@@ -88,6 +88,7 @@ class Process:
         self._program, self._entry = program, dict(entry or {})
         self._child: subprocess.Popen[bytes] | None = None
         self._fds: list[int] = []
+        self._paths: dict[int, str] = {}
         self._gm_bytes = max(gm_bytes, 4096)
         self._shared, self._global = _CONTROLS.take(_CONTROL_BYTES), _GLOBALS.take(self._gm_bytes)
         self.control = Control.from_buffer(self._shared.bytes)
@@ -147,7 +148,9 @@ class Process:
         number, line = site >> LINE_BITS, site & ((1 << LINE_BITS) - 1)
         if not line or number >= self.control.file_count:
             return None
-        return SourceLine(shown_path(os.fsdecode(self.control.files[number].name)), line, "")
+        if number not in self._paths:
+            self._paths[number] = shown_path(os.fsdecode(self.control.files[number].name))
+        return SourceLine(self._paths[number], line, "")
 
     def error(self, what: str) -> KernelError:
         """Return the error of the core that runs, at the place that it named."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cache, cached_property
 
 from npu_sim.ascendc.process import KernelError
-from npu_sim.program.launch import Launch, SourceLine
+from npu_sim.program.launch import Launch, SourceLine, stored_plainly
 from npu_sim.program.violation import Violation
 from npu_sim.report.beginnings import is_open
 from npu_sim.report.explain import Explanation
@@ -89,6 +89,9 @@ class SourceRun(KernelRun):
     def explanation(self) -> Explanation:
         """What ``npu-sim check`` and ``perf`` know of the call."""
         words = "on" if self.launches[0].auto_sync else "off"
+        (launch,) = self.launches
+        stored = [one.name for one in launch.gm.tensors if stored_plainly(one, launch.plain_stores)]
+        plain = f"{', '.join(stored)} stored to by plain pointers too, which no check and no time knows of"
         return Explanation(
             title=self.name,
             call=f"{self.call}; auto_sync {words}",
@@ -96,5 +99,5 @@ class SourceRun(KernelRun):
             launches=self.launches,
             is_finished=self.stopped_by is None,
             stopped_by="" if self.stopped_by is None else str(self.stopped_by),
-            notes=(self.types,) if self.types else (),
+            notes=tuple(note for note in (self.types, plain if stored else "") if note),
         )

@@ -91,6 +91,8 @@ ZERO = np.int64(0)
 ONE = np.int64(1)
 BLOCK_CELLS = 16
 PIPE_COUNT = 7
+NO_PIPE = np.int64(7)
+"""In an entry: of no row, see `hazards_jit.note_plain_store`."""
 ALL = np.int64(Pipe.ALL)
 GM = np.int64(Space.GM)
 FOREIGN_ATOMIC = np.int64(3)

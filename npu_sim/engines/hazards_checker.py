@@ -144,6 +144,7 @@ class Checker:
     auto_sync: bool = False
     has_buffers: bool = False
     keeps_cores: bool = False
+    plain_stores: Sequence[tuple[int, int]] = ()
     turn_cores: int = 0
     line_of: Callable[[int], str] = field(default=lambda site: "")
     aside: dict[int, KeptCore] = field(default_factory=dict)
@@ -171,6 +172,10 @@ class Checker:
                 forget(self.shadow)
             self.shadow.book[kept.LAUNCH_BASE] = serial
             self.shadow.book[kept.CORES] = 0
+            for first, last in self.plain_stores:
+                jitted.note_plain_store(self.shadow, first, last)
+            if self.plain_stores:
+                self.shadow.book[kept.SERIAL] = serial = serial + 1
         if new_phase:
             self.begun.clear()
             self.phase_rows = dict(self.rows_of_core)
@@ -326,7 +331,8 @@ class Checker:
                 first, byte_count = self.table[tensor, :2].tolist()
                 start, end = (hole[:2] - first).tolist()
                 text = f"{missing} of {byte_count} bytes of output {self.names[tensor]} are never written"
-                near = next(iter(self._places({int(hole[2]) >> 3}, source).values()), None)
+                nearby = {int(hole[2]) >> 3} if hole[2] & 7 != kept.NO_PIPE else set()
+                near = next(iter(self._places(nearby, source).values()), None)
                 if near is not None and near.part.launch != len(self.launches) - 1:
                     near = None  # sites are those of one launch
                 store = "" if near is None else f"; the store next to them is {name_of(near.row)}"

@@ -47,9 +47,11 @@ from npu_sim.engines.hazards_book import (
     GM_ONLY,
     HELD,
     KNOWN,
+    LAUNCH_BASE,
     LEFT_SET,
     LENIENT,
     LIVES,
+    NO_PIPE,
     ONE,
     OUTSIDE,
     PHASE_BASE,
@@ -263,6 +265,21 @@ def learn(book: np.ndarray, known: np.ndarray) -> None:
 def clear(shadow: Any, slot: Int, c0: Int, c1: Int, space: Int) -> None:
     """Forget who touched the cells ``[c0, c1)`` last, and give their lists back."""
     set(shadow.slots, shadow.nodes, shadow.book, slot, c0, c1, FULL, ZERO, space)
+
+
+@jit
+def note_plain_store(shadow: Any, begin: Int, end: Int) -> None:
+    """Count the bytes ``[begin, end)`` of GM as written by what takes the place of the next row, and is none."""
+    book, tensors, births = shadow.book, shadow.tensors, shadow.births
+    base = book[SPACE + 4 * GM]
+    end = min(end, book[SPACE + 4 * GM + 1])
+    entry = book[SERIAL] * 8 + NO_PIPE
+    for tensor in range(len(tensors)):
+        first, size = tensors[tensor, 0], tensors[tensor, 1]
+        if births[tensor] == 0 and begin < first + size and first < end:
+            births[tensor] = book[LAUNCH_BASE]
+    if begin < end:
+        set(shadow.slots, shadow.nodes, book, ZERO, base + (begin >> 5), base + ((end + 31) >> 5), FULL, entry, GM)
 
 
 @jit

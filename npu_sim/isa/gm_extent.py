@@ -39,6 +39,15 @@ def gm_operands(row: Any) -> Int:
 
 
 @jit
+def note_stored(rows: np.ndarray, n: Int, stored: np.ndarray) -> None:
+    """Set ``stored[tensor]`` for each tensor that ``rows[:n]`` name as their destination."""
+    for i in range(n):
+        tensor = rows[i]["tensor"]
+        if space_of(rows[i], 0) == Space.GM and 0 <= tensor < len(stored):
+            stored[tensor] = True
+
+
+@jit
 def gm_extent(row: Any) -> Any:
     """Return (first byte, byte behind the last) of what a row reads or writes in GM.
 

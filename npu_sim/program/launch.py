@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from npu_sim.errors import InternalError
-from npu_sim.memory.gm import GlobalMemory
+from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.program.violation import Violation
 
 Kernel = Callable[[np.ndarray, np.ndarray, int, int], Iterator[int]]
@@ -91,6 +91,12 @@ class KeptRows:
     rows: np.ndarray | None = None
 
 
+def stored_plainly(tensor: GmTensor, stores: Iterable[tuple[int, int]]) -> bool:
+    """Return whether a tensor has any of the bytes `Launch.plain_stores`."""
+    end = tensor.address + tensor.byte_count
+    return any(first < end and tensor.address < last for first, last in stores)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One kernel launch.
@@ -153,6 +159,9 @@ class Launch:
         ``shortcut(memory, saturate, threads)`` has the effect of the whole launch on the tensors of a `GlobalMemory`,
         which it asks for by `GlobalMemory.bytes_of`, bit for bit, in less time than its rows take: for kernels that
         only move, convert or add in a fixed order. Tests hold it to the rows.
+    plain_stores : tuple of (int, int)
+        Bytes of global memory, [begin, end), that whoever made the rows stored to without one, as a C++ kernel does by
+        a plain pointer, or beside such bytes. They count as written when the launch begins.
     known : tuple of Violation
         What whoever made the rows knows to be undefined on a device and no row shows; the hazards engine reports it.
     kept : KeptRows
@@ -180,6 +189,7 @@ class Launch:
     reuse_bytes: int | None = None
     list_commands: int = 0
     shortcut: Shortcut | None = None
+    plain_stores: tuple[tuple[int, int], ...] = ()
     known: tuple[Violation, ...] = ()
     kept: KeptRows = field(init=False, repr=False, compare=False, default_factory=KeptRows)
 

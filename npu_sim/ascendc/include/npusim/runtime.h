@@ -479,7 +479,24 @@ inline void core_main() {
   swapcontext(&self->context, &scheduler);
 }
 
+// A store through a plain pointer is no instruction. Global memory can only be read at first, so the first such store to
+// each of its pages comes here: the page is noted and may be written from now on. Returns whether it was that.
+inline bool is_plain_store(const siginfo_t* info) {
+  const uint8_t* at = (const uint8_t*)info->si_addr;
+  if (info->si_code != SEGV_ACCERR || at < gm || at >= gm + control->gm_bytes) return false;
+  int64_t page = sysconf(_SC_PAGESIZE), begin = (at - gm) / page * page, end = begin + page;
+  for (int64_t i = 0; i < control->store_count; i++)
+    if (begin >= control->stores[i].begin && begin < control->stores[i].end) return false;
+  Stores* last = control->store_count ? &control->stores[control->store_count - 1] : nullptr;
+  if (last && last->end == begin) last->end = end;
+  else if (control->store_count < MAX_STORES) control->stores[control->store_count++] = {begin, end};
+  else *last = {begin = 0, end = control->gm_bytes};  // too many to tell apart
+  return mprotect(gm + begin, size_t(end - begin), PROT_READ | PROT_WRITE) == 0;
+}
+
 inline void on_signal(int number, siginfo_t* info, void*) {
+  if (number == SIGSEGV && is_plain_store(info)) return;
+  signal(number, SIG_DFL);
   const char* name = number == SIGSEGV ? "SIGSEGV" : number == SIGFPE ? "SIGFPE" : number == SIGILL ? "SIGILL"
                      : number == SIGBUS ? "SIGBUS" : "SIGABRT";
   uint8_t* at = (uint8_t*)info->si_addr;
@@ -501,7 +518,7 @@ inline void catch_signals() {
   sigaltstack(&other, nullptr);
   struct sigaction action{};
   action.sa_sigaction = on_signal;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESETHAND;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigaction(number, &action, nullptr);
 }
 
@@ -558,6 +575,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   if (at == MAP_FAILED) return 4;
   gm = (uint8_t*)at;
   place_lists();
+  mprotect(gm, control->gm_bytes, PROT_READ);
   the_kernel = kernel;
   handed_over = milliseconds();
   catch_signals();
