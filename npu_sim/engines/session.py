@@ -82,7 +82,7 @@ class Session:
         overwrite(core_memory.bt)
         overwrite(core_memory.fb)
         # the others are poisoned when a row first names them: a vector core has a sixth of what a kit has
-        self._untouched = {
+        self._untouched: dict[Space, np.ndarray] = {
             Space.L1: core_memory.l1,
             Space.L0A: core_memory.l0a,
             Space.L0B: core_memory.l0b,
