@@ -46,6 +46,8 @@ _OPTIONS = ("-O1", "-g0", "-w")
 _SHARED = ("-fPIC", "-shared")
 _UNQUALIFIED = re.compile(r"did you mean .AscendC::")
 """How g++ refuses templates that only their arguments lead to, which the vendor's compiler takes, and g++ as C++20."""
+_CHANGED = re.compile(r"changes meaning of")
+"""How g++ refuses a member with the name of what the class has used before, which clang takes, and g++ if told so."""
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
@@ -213,9 +215,12 @@ class Build:
                 compiler.run([_STANDARD, *command], what)
         except CompilationError as error:
             try:
-                if not _UNQUALIFIED.search(str(error)):
+                if _UNQUALIFIED.search(str(error)):
+                    compiler.run(["-std=c++20", *command], what)
+                elif _CHANGED.search(str(error)):
+                    compiler.run([_STANDARD, "-fpermissive", *command], what)
+                else:
                     raise
-                compiler.run(["-std=c++20", *command], what)
             except CompilationError:
                 raise CompilationError(_told(str(error), place)) from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from npu_sim.ascendc.machine import Cores
 from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, located
-from npu_sim.ascendc.source import Kind, Source, parameter_names, read_source
+from npu_sim.ascendc.source import Kind, Source, parameter_names, read_source, without_text
 from npu_sim.budget import reserve
 from npu_sim.debug.execution import Execution
 from npu_sim.engines.numerics import options_of
@@ -67,14 +67,16 @@ class SourceKernel:
         self._definition = None if definition is None else Path(definition)
         # of the source and its headers as they were when they were first asked for
         self._programs: dict[tuple[int, bool, Types], Path] = {}
-        self._known_types: dict[tuple[str | None, ...], Types] = {}
+        self._known_types: dict[tuple[tuple[str | None, ...], int], Types] = {}
 
     @cached_property
     def parameters(self) -> list[str]:
         """Names of the kernel's parameters, as far as its text shows them."""
         return _parameters(self.source, self.name)
 
-    def build(self, product: str | Product | None = None, types: Sequence[str | None] = ()) -> Path:
+    def build(
+        self, product: str | Product | None = None, types: Sequence[str | None] = (), tiling_key: int = 0
+    ) -> Path:
         """Return the program of the kernel for a product, compiled now unless it is kept.
 
         Parameters
@@ -82,6 +84,8 @@ class SourceKernel:
         product : str, Product or None
         types : sequence of str or None
             Of its arguments (``DT_FLOAT``), where it asks for them; None: not known.
+        tiling_key : int
+            Where it asks for that (``TILING_KEY_VAR``).
 
         Raises
         ------
@@ -92,7 +96,7 @@ class SourceKernel:
         MissingExtraError
             There is no compiler.
         """
-        return self._program(_product(product), self._types(types))
+        return self._program(_product(product), self._types(types, tiling_key))
 
     def _program(self, product: Product, types: Types) -> Path:
         key = product.npu_arch, product.core.is_split, types
@@ -102,14 +106,17 @@ class SourceKernel:
             program = self._programs[key] = build.program()
         return program
 
-    def _types(self, given: Sequence[str | None]) -> Types:
-        """Return the macros of the types of its tensors, which must be its operator's, asked for or not."""
-        asked = tuple(given)
+    def _types(self, given: Sequence[str | None], tiling_key: int) -> Types:
+        """Return the macros of the types of its tensors, which must be its operator's, asked for or not, and of a key."""
+        asked = tuple(given), tiling_key
         if asked not in self._known_types:
             texts = self._texts()
             definition = definition_of(self.source.path, self.name, self._definition)
             types = type_macros(definition, self.parameters, given, self._defines, texts)
-            self._known_types[asked] = types if uses_types(texts) else Types()
+            types = types if uses_types(texts) else Types()
+            if _names_key(texts):
+                types = replace(types, macros=(*types.macros, f"NPUSIM_TILING_KEY={tiling_key}L"))
+            self._known_types[asked] = types
         return self._known_types[asked]
 
     def _texts(self) -> list[str]:
@@ -120,6 +127,11 @@ class SourceKernel:
     def asks_for_types(self) -> bool:
         """Whether its program depends on the types of its arguments (``DTYPE_X``)."""
         return uses_types(self._texts())
+
+    @property
+    def asks_for_key(self) -> bool:
+        """Whether its program depends on the tiling key (``TILING_KEY_VAR``)."""
+        return _names_key(self._texts())
 
     @default_fenv
     def __call__(
@@ -244,7 +256,7 @@ class SourceKernel:
         Accumulation.parse(accumulation, default_accumulation(chip, "fp16"))  # refused before anything is computed
         # what is compared with the arrays at the end is copied
         reserve(f"Memory of {self.name}, twice,", 2 * arguments.gm.total_bytes)
-        types = self._types(arguments.types())
+        types = self._types(arguments.types(), key)
         process = self._process(chip, arguments.gm.total_bytes, patience, types)
         memory: npt.NDArray[np.uint8] = np.frombuffer(process.gm, np.uint8)
         recorder = own_recorder()
@@ -383,7 +395,8 @@ def compile(
         Which cores it is for on products with separate ones; None: KERNEL_TASK_TYPE, else its names.
     product : str, Product or None
         For which to compile now; others are compiled when they are first called. None: the current product. A source
-        that asks for the types of its arguments (``DTYPE_X``) is compiled when it is called.
+        that asks for the types of its arguments (``DTYPE_X``) or for its tiling key (``TILING_KEY_VAR``) is compiled
+        when it is called.
     definition : path or None
         File with the operator's definition: a host source with a class of OpDef, or a JSON document. None: what is
         found in ``op_host`` beside the kernel's ``op_kernel``.
@@ -421,9 +434,13 @@ def compile(
     if head is not None:
         source = replace(source, kind=head.kind, vectors=head.vectors)
     made = SourceKernel(source, kernel, kind or source.kind, defines, include, definition)
-    if not made.asks_for_types:
+    if not made.asks_for_types and not made.asks_for_key:
         made.build(product)
     return made
+
+
+def _names_key(texts: Iterable[str]) -> bool:
+    return any("TILING_KEY_VAR" in without_text(text) for text in texts)
 
 
 def _product(product: str | Product | None) -> Product:

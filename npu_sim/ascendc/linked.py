@@ -75,7 +75,7 @@ class LinkedKernel(SourceKernel):
         """Names of the kernel's parameters."""
         return self._names
 
-    def _types(self, given: Sequence[str | None]) -> Types:
+    def _types(self, given: Sequence[str | None], tiling_key: int) -> Types:
         return Types()
 
     def _process(self, product: Product, gm_bytes: int, silence: float, types: Types) -> Process:

@@ -26,7 +26,7 @@ extern "C" __global__ __aicore__ void objects(GM_ADDR a, GM_ADDR b, GM_ADDR bias
   GET_TILING_DATA_WITH_STRUCT(TCubeTiling, t, tiling);
   Object one, two;
   TPipe pipe;
-  REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), one, &t, two, &t);
+  REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), one, (void*)&t, two, &t);
   GlobalTensor<half> A, B; GlobalTensor<float> C, D, row;
   A.SetGlobalBuffer((__gm__ half*)a); B.SetGlobalBuffer((__gm__ half*)b); row.SetGlobalBuffer((__gm__ float*)bias);
   C.SetGlobalBuffer((__gm__ float*)c); D.SetGlobalBuffer((__gm__ float*)d);

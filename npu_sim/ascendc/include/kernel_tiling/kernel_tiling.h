@@ -18,6 +18,11 @@ struct alignas(8) TCubeTiling {
   int32_t CLayoutInfoB, CLayoutInfoS1, CLayoutInfoN, CLayoutInfoG, CLayoutInfoS2;
   int32_t BatchNum, mxTypePara;
 };
+namespace AscendC {
+namespace tiling {
+struct TCubeTiling : ::TCubeTiling {};
+}  // namespace tiling
+}  // namespace AscendC
 static_assert(sizeof(TCubeTiling) == 50 * sizeof(int32_t), "TCubeTiling");
 
 struct alignas(8) SoftMaxTiling {

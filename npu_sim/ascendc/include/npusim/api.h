@@ -4,6 +4,7 @@
 #include "npusim/registers.h"
 #include "npusim/layout.h"
 #include "npusim/library.h"
+#include "npusim/lower_names.h"
 #include "npusim/cumsum.h"
 #include "npusim/dropout.h"
 #include "npusim/image_layouts.h"

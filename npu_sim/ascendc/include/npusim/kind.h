@@ -1,4 +1,5 @@
-// Which kind of core a source runs on, as far as its compiler knows: what differs between kernels of a chip.
+// Which kind of core a source runs on and for which tiling key, as far as its compiler knows: what differs between kernels
+// of a chip.
 #pragma once
 #include "npusim/system.h"
 
@@ -7,6 +8,13 @@ struct CoreType {
   operator int() const { return !is_split ? AscendC::MIX : self->is_cube ? AscendC::AIC : AscendC::AIV; }
 };
 }  // namespace npusim
+
+// A source that names it is compiled for each key; in a program of host code too it is a number of the launch.
+#ifdef NPUSIM_TILING_KEY
+#define TILING_KEY_VAR NPUSIM_TILING_KEY
+#else
+#define TILING_KEY_VAR (::npusim::control->tiling_key)
+#endif
 
 // With one kind of core the compiler of the source knows which.
 #if NPUSIM_KIND == 1

@@ -19,7 +19,8 @@ namespace npusim {
 template <class M> struct IsClient : std::false_type {};
 template <class A, class B, class C, class D, const auto& config, class CB, template <const auto&, class...> class P>
 struct IsClient<AscendC::MatmulClient<A, B, C, D, config, CB, P>> : std::true_type {};
-template <class T> inline constexpr bool is_tiling = std::is_convertible_v<T, const TCubeTiling*>;
+template <class T>
+inline constexpr bool is_tiling = std::is_convertible_v<T, const TCubeTiling*> || std::is_same_v<std::decay_t<T>, void*>;
 
 inline bool regist_objects(Here, AscendC::TPipe*, int) { return false; }
 template <class M, class... R> bool regist_objects(Here here, AscendC::TPipe* pipe, int number, M& object, R&&... rest);
@@ -35,6 +36,10 @@ bool regist_with(Here here, AscendC::TPipe* pipe, int number, M& object, const T
   if ((tiling || M::is_constant) && self->is_cube) object.M::Init(tiling, pipe, here);
   bool others = regist_objects(here, pipe, number + 1, rest...);
   return asks || others;
+}
+template <class M, class... R>
+bool regist_with(Here here, AscendC::TPipe* pipe, int number, M& object, void* tiling, R&&... rest) {
+  return regist_with(here, pipe, number, object, (const TCubeTiling*)tiling, rest...);
 }
 template <class M, class... R> bool regist_objects(Here here, AscendC::TPipe* pipe, int number, M& object, R&&... rest) {
   using First = std::tuple_element_t<0, std::tuple<R..., M>>;

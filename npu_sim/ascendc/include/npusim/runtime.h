@@ -99,6 +99,7 @@ struct Core : Registers {
   int64_t cleaned = -1, cleaned_at = 0;  // the line of the data cache that was cleaned last (signals.h), and when
   std::vector<int64_t> known;   // of each word (signals.h): how many stores to it this core has seen
   int64_t row_count = 0;
+  uint64_t va[8][8] = {};       // registers of eight addresses each (lower_names.h)
 };
 
 inline Control* control = nullptr;

@@ -192,6 +192,9 @@ inline void SyncAll(const GlobalTensor<int32_t>&, const LocalTensor<int32_t>&, i
   npusim::sync_all(here, true);
 }
 
+// Flags that SyncAll and mixed kernels of the library use.
+constexpr uint16_t SYNC_AIC_FLAG = 11, SYNC_AIV_FLAG = 12, SYNC_AIC_AIV_FLAG = 13, SYNC_AIV_ONLY_ALL = 14;
+
 template <class T> inline void SetAtomicAdd(Here here = Here::now()) {
   npusim::emit_set_atomic(here, npusim::number<T>());
 }

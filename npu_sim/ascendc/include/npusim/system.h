@@ -43,7 +43,6 @@ template <class T, class = std::enable_if_t<std::is_same_v<T, float>>> inline fl
 #define KERNEL_TASK_TYPE_DEFAULT(...)
 #define KERNEL_TASK_TYPE(...)
 #define TILING_KEY_IS(key) (::npusim::control->tiling_key == (key))
-#define TILING_KEY_VAR (::npusim::control->tiling_key)
 #define ENABLE_DETERMINISTIC(...)
 #define REGISTER_NONE_TILING
 #define REGISTER_TILING_FOR_TILINGKEY(...)
@@ -92,23 +91,31 @@ inline GM_ADDR GetSysWorkSpacePtr() {
 inline GM_ADDR GetUserWorkspace(GM_ADDR pointer) { return pointer; }
 
 inline float ToFloat(const bfloat16_t& value) { return float(value); }
-template <class T, class U, RoundMode mode> inline T ScalarCast(U value) {
-  if constexpr (std::is_integral_v<T>) {
-    double x = double(value);
-    switch (mode) {
-      case RoundMode::CAST_FLOOR: return T(__builtin_floor(x));
-      case RoundMode::CAST_CEIL: return T(__builtin_ceil(x));
-      case RoundMode::CAST_ROUND: return T(__builtin_round(x));
-      case RoundMode::CAST_TRUNC: return T(__builtin_trunc(x));
-      default: return T(__builtin_rint(x));
-    }
-  } else {
+// Of the scalar unit, from float. ASSUMED: what no int32_t holds is clamped, NaN is 0, as Cast makes of them.
+template <class T, class U, RoundMode mode> inline U ScalarCast(T value) {
+  static_assert(std::is_same_v<T, float> && (std::is_same_v<U, half> || std::is_same_v<U, int32_t>),
+                "ScalarCast and Cast of a number are from float to half or int32_t");
+  if constexpr (std::is_same_v<U, half>) {
     static_assert(mode == RoundMode::CAST_RINT || mode == RoundMode::CAST_NONE,
-                  "ScalarCast to floating point is modelled with CAST_RINT and CAST_NONE");
-    return T(value);
+                  "ScalarCast to half is modelled with CAST_RINT and CAST_NONE");
+    return U(value);
+  } else {
+    double x = double(value), whole = 0;
+    switch (mode) {
+      case RoundMode::CAST_FLOOR: whole = __builtin_floor(x); break;
+      case RoundMode::CAST_CEIL: whole = __builtin_ceil(x); break;
+      case RoundMode::CAST_ROUND: whole = __builtin_round(x); break;
+      case RoundMode::CAST_TRUNC: whole = __builtin_trunc(x); break;
+      default: whole = __builtin_rint(x);
+    }
+    return x != x ? 0 : whole >= 2147483647.0 ? INT32_MAX : whole <= -2147483648.0 ? INT32_MIN : U(whole);
   }
 }
-template <class T, class U, RoundMode mode> inline T Cast(U value) { return ScalarCast<T, U, mode>(value); }
+template <class T, class U, RoundMode mode> inline U Cast(T value) { return ScalarCast<T, U, mode>(value); }
+#if __NPU_ARCH__ == 2201
+inline float Cast(const bfloat16_t& value) { return float(value); }
+inline bfloat16_t Cast(const float& value) { return bfloat16_t(value); }
+#endif
 template <int bit> inline int64_t GetBitCount(uint64_t value) { return __builtin_popcountll(bit ? value : ~value); }
 template <int bit> inline int64_t ScalarGetCountOfValue(uint64_t value) { return GetBitCount<bit>(value); }
 inline int64_t CountLeadingZero(uint64_t value) { return value ? __builtin_clzll(value) : 64; }
@@ -135,6 +142,11 @@ inline constexpr auto Ceil(A value, B by) {
 }
 template <class A, class B> inline constexpr auto CeilDivision(A value, B by) { return (value + by - 1) / by; }
 template <class A, class B> inline constexpr auto AlignUp(A value, B by) { return (value + by - 1) / by * by; }
+// A kernel's own function of this name is preferred to one of any number of arguments.
+template <class A, class... B, class = std::enable_if_t<sizeof...(B) == 1>>
+inline constexpr auto CeilAlign(A value, B... by) {
+  return AlignUp(value, by...);
+}
 
 #define PRINTF(...) ::npusim::print(__VA_ARGS__)
 template <class... A> inline void printf(const char* format, A... values) { npusim::print(format, values...); }

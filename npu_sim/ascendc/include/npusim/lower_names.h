@@ -1,0 +1,188 @@
+// What kernels call below the documented interface, by pointers into UB: functions of the vendor's implementation, and
+// vector instructions and copies as its compiler names them. Strides in blocks; the mask is that of SetVectorMask.
+#pragma once
+#include "npusim/arrange.h"
+#include "npusim/library.h"
+
+namespace npusim {
+
+// A tensor from a pointer on: a pointer knows no end but that of UB.
+template <class T> inline AscendC::LocalTensor<T> at_pointer(const T* pointer) {
+  AscendC::LocalTensor<T> tensor;
+  tensor.address = int64_t(pointer);
+  int64_t left = control->ub_bytes - tensor.address;
+  tensor.bytes = left > 0 && left <= control->ub_bytes ? uint32_t(left) : 0;
+  tensor.position = TPosition::VECCALC;
+  return tensor;
+}
+template <class T> inline AscendC::GlobalTensor<T> at_place(const T* pointer) {
+  AscendC::GlobalTensor<T> tensor;
+  tensor.SetGlobalBuffer((T*)pointer);
+  return tensor;
+}
+}  // namespace npusim
+
+namespace AscendC {
+
+template <class T> inline void DuplicateImpl(T* dst, const std::common_type_t<T>& value, int32_t count, Here here = Here::now()) {
+  Duplicate(npusim::at_pointer(dst), value, count, here);
+}
+template <class T> inline void DataCopyUB2GMImpl(T* dst, const T* src, const DataCopyParams& p, Here here = Here::now()) {
+  DataCopy(npusim::at_place(dst), npusim::at_pointer(src), p, here);
+}
+template <class T> inline void DataCopyGM2UBImpl(T* dst, const T* src, const DataCopyParams& p, Here here = Here::now()) {
+  DataCopy(npusim::at_pointer(dst), npusim::at_place(src), p, here);
+}
+template <class T>
+inline void TransDataTo5HDImpl(T* const (&dst)[16], T* const (&src)[16], const TransDataTo5HDParams& p,
+                               Here here = Here::now()) {
+  npusim::trans_data<T>(
+      here, [&](int i) { return uint64_t(dst[i]); }, [&](int i) { return uint64_t(src[i]); }, p);
+}
+
+// Of the type alone: SetAtomicAdd sets both.
+template <class T> inline void SetAtomicType() {}
+}  // namespace AscendC
+
+template <class T>
+inline void vector_dup(T* dst, std::common_type_t<T> value, uint8_t repeats, uint16_t block, uint16_t, uint8_t step, uint8_t,
+                       npusim::Here here = npusim::Here::now()) {
+  AscendC::Duplicate<T, false>(npusim::at_pointer(dst), value, uint64_t(0), repeats, block, step, here);
+}
+
+#define NPUSIM_LOWER_TWO(name, Name)                                                                                  \
+  template <class T>                                                                                                  \
+  inline void name(T* dst, const T* src0, const T* src1, uint8_t repeats, uint8_t dst_block, uint8_t src0_block,      \
+                   uint8_t src1_block, uint8_t dst_step, uint8_t src0_step, uint8_t src1_step,                        \
+                   npusim::Here here = npusim::Here::now()) {                                                         \
+    AscendC::BinaryRepeatParams steps(dst_block, src0_block, src1_block, dst_step, src0_step, src1_step);             \
+    AscendC::Name<T, false>(npusim::at_pointer(dst), npusim::at_pointer(src0), npusim::at_pointer(src1), uint64_t(0), \
+                            repeats, steps, here);                                                                    \
+  }
+NPUSIM_LOWER_TWO(vadd, Add)
+NPUSIM_LOWER_TWO(vsub, Sub)
+NPUSIM_LOWER_TWO(vmul, Mul)
+NPUSIM_LOWER_TWO(vdiv, Div)
+NPUSIM_LOWER_TWO(vmax, Max)
+NPUSIM_LOWER_TWO(vmin, Min)
+NPUSIM_LOWER_TWO(vand, And)
+NPUSIM_LOWER_TWO(vor, Or)
+#undef NPUSIM_LOWER_TWO
+
+#define NPUSIM_LOWER_ONE(name, Name)                                                                                  \
+  template <class T>                                                                                                  \
+  inline void name(T* dst, const T* src, uint8_t repeats, uint16_t dst_block, uint16_t src_block, uint8_t dst_step,   \
+                   uint8_t src_step, npusim::Here here = npusim::Here::now()) {                                       \
+    AscendC::UnaryRepeatParams steps(dst_block, src_block, dst_step, src_step);                                       \
+    AscendC::Name<T, false>(npusim::at_pointer(dst), npusim::at_pointer(src), uint64_t(0), repeats, steps, here);     \
+  }
+NPUSIM_LOWER_ONE(vabs, Abs)
+NPUSIM_LOWER_ONE(vexp, Exp)
+NPUSIM_LOWER_ONE(vln, Ln)
+NPUSIM_LOWER_ONE(vnot, Not)
+NPUSIM_LOWER_ONE(vrec, Reciprocal)
+NPUSIM_LOWER_ONE(vrelu, Relu)
+NPUSIM_LOWER_ONE(vrsqrt, Rsqrt)
+NPUSIM_LOWER_ONE(vsqrt, Sqrt)
+#undef NPUSIM_LOWER_ONE
+
+#define NPUSIM_LOWER_SCALAR(name, Name)                                                                               \
+  template <class T>                                                                                                  \
+  inline void name(T* dst, const T* src, std::common_type_t<T> value, uint8_t repeats, uint16_t dst_block,            \
+                   uint16_t src_block, uint8_t dst_step, uint8_t src_step,                                            \
+                   npusim::Here here = npusim::Here::now()) {                                                         \
+    AscendC::UnaryRepeatParams steps(dst_block, src_block, dst_step, src_step);                                       \
+    AscendC::Name<T, false>(npusim::at_pointer(dst), npusim::at_pointer(src), value, uint64_t(0), repeats, steps,     \
+                            here);                                                                                    \
+  }
+NPUSIM_LOWER_SCALAR(vadds, Adds)
+NPUSIM_LOWER_SCALAR(vmuls, Muls)
+NPUSIM_LOWER_SCALAR(vmaxs, Maxs)
+NPUSIM_LOWER_SCALAR(vmins, Mins)
+#undef NPUSIM_LOWER_SCALAR
+
+#define NPUSIM_LOWER_CAST(name, From, To, MODE)                                                                       \
+  inline void vconv_##name(To* dst, const From* src, uint8_t repeats, uint16_t dst_block, uint16_t src_block,         \
+                           uint8_t dst_step, uint8_t src_step, npusim::Here here = npusim::Here::now()) {             \
+    AscendC::UnaryRepeatParams steps(dst_block, src_block, dst_step, src_step);                                       \
+    AscendC::Cast<To, From, false>(npusim::at_pointer(dst), npusim::at_pointer(src), AscendC::RoundMode::CAST_##MODE, \
+                                   uint64_t(0), repeats, steps, here);                                                \
+  }
+NPUSIM_LOWER_CAST(f162f32, half, float, NONE)
+NPUSIM_LOWER_CAST(f322f16, float, half, NONE)
+NPUSIM_LOWER_CAST(s322f32, int32_t, float, NONE)
+NPUSIM_LOWER_CAST(f322s32a, float, int32_t, ROUND)
+NPUSIM_LOWER_CAST(f322s32c, float, int32_t, CEIL)
+NPUSIM_LOWER_CAST(f322s32f, float, int32_t, FLOOR)
+NPUSIM_LOWER_CAST(f322s32r, float, int32_t, RINT)
+NPUSIM_LOWER_CAST(f322s32z, float, int32_t, TRUNC)
+#if __NPU_ARCH__ == 2201
+NPUSIM_LOWER_CAST(f322f16r, float, half, RINT)
+NPUSIM_LOWER_CAST(bf162f32, bfloat16_t, float, NONE)
+NPUSIM_LOWER_CAST(f322bf16r, float, bfloat16_t, RINT)
+#endif
+#undef NPUSIM_LOWER_CAST
+
+// The third operand of copies is the identifier of a stream, which means nothing here. Lengths and gaps in blocks.
+inline void copy_gm_to_ubuf(void* dst, const void* src, uint8_t, uint16_t count, uint16_t length, uint16_t src_gap,
+                            uint16_t dst_gap, npusim::Here here = npusim::Here::now()) {
+  AscendC::DataCopy(npusim::at_pointer((const int8_t*)dst), npusim::at_place((const int8_t*)src),
+                    AscendC::DataCopyParams(count, length, src_gap, dst_gap), here);
+}
+inline void copy_ubuf_to_gm(void* dst, const void* src, uint8_t, uint16_t count, uint16_t length, uint16_t src_gap,
+                            uint16_t dst_gap, npusim::Here here = npusim::Here::now()) {
+  AscendC::DataCopy(npusim::at_place((const int8_t*)dst), npusim::at_pointer((const int8_t*)src),
+                    AscendC::DataCopyParams(count, length, src_gap, dst_gap), here);
+}
+inline void copy_ubuf_to_ubuf(void* dst, const void* src, uint8_t, uint16_t count, uint16_t length, uint16_t src_gap,
+                              uint16_t dst_gap, npusim::Here here = npusim::Here::now()) {
+  AscendC::DataCopy(npusim::at_pointer((const int8_t*)dst), npusim::at_pointer((const int8_t*)src),
+                    AscendC::DataCopyParams(count, length, src_gap, dst_gap), here);
+}
+
+#ifdef NPUSIM_HAS_DATA_COPY_PAD
+// Lengths and gaps of global memory in bytes, gaps of UB in blocks.
+#define NPUSIM_LOWER_ALIGNED(bits, Element)                                                                           \
+  inline void copy_gm_to_ubuf_align_b##bits(void* dst, const void* src, uint8_t, uint16_t count, uint32_t length,     \
+                                            uint8_t left, uint8_t right, uint32_t src_gap, uint32_t dst_gap,          \
+                                            npusim::Here here = npusim::Here::now()) {                                \
+    if (left || right) npusim::refuse(here, "copy_gm_to_ubuf_align_b" #bits " is modelled without padding");          \
+    AscendC::DataCopyPad(npusim::at_pointer((const Element*)dst), npusim::at_place((const Element*)src),              \
+                         AscendC::DataCopyExtParams(count, length, src_gap, dst_gap, 0),                              \
+                         AscendC::DataCopyPadExtParams<Element>(), here);                                             \
+  }                                                                                                                   \
+  inline void copy_ubuf_to_gm_align_b##bits(void* dst, const void* src, uint8_t, uint16_t count, uint32_t length,     \
+                                            uint8_t, uint8_t, uint32_t src_gap, uint32_t dst_gap,                     \
+                                            npusim::Here here = npusim::Here::now()) {                                \
+    AscendC::DataCopyPad(npusim::at_place((const Element*)dst), npusim::at_pointer((const Element*)src),              \
+                         AscendC::DataCopyExtParams(count, length, src_gap, dst_gap, 0), here);                       \
+  }
+NPUSIM_LOWER_ALIGNED(8, int8_t)
+NPUSIM_LOWER_ALIGNED(16, int16_t)
+NPUSIM_LOWER_ALIGNED(32, int32_t)
+#undef NPUSIM_LOWER_ALIGNED
+#endif
+
+#ifdef NPUSIM_HAS_TRANSPOSE
+template <class T> inline void vtranspose(T* dst, const T* src, npusim::Here here = npusim::Here::now()) {
+  AscendC::Transpose(npusim::at_pointer(dst), npusim::at_pointer(src), here);
+}
+#endif
+
+// Registers of eight addresses; a list of 16 is two of them.
+enum ub_addr8_t { VA0, VA1, VA2, VA3, VA4, VA5, VA6, VA7 };
+inline void set_va_reg_sb(ub_addr8_t which, uint64_t* addresses) {
+  memcpy(npusim::self->va[which], addresses, sizeof npusim::self->va[which]);
+}
+#define NPUSIM_LOWER_SCATTER(bits, Element)                                                                           \
+  inline void scatter_vnchwconv_b##bits(ub_addr8_t dst, ub_addr8_t src, uint8_t repeats, uint16_t dst_step,           \
+                                        uint16_t src_step, npusim::Here here = npusim::Here::now()) {                 \
+    AscendC::TransDataTo5HDParams how(false, false, repeats, dst_step, src_step);                                     \
+    auto list = [](ub_addr8_t first) { return [first](int i) { return npusim::self->va[first + i / 8][i % 8]; }; };   \
+    if (dst % 2 || src % 2) npusim::refuse(here, "scatter_vnchwconv must name pairs of registers, not VA%d and VA%d", \
+                                           int(dst), int(src));                                                      \
+    npusim::trans_data<Element>(here, list(dst), list(src), how);                                                     \
+  }
+NPUSIM_LOWER_SCATTER(16, uint16_t)
+NPUSIM_LOWER_SCATTER(32, uint32_t)
+#undef NPUSIM_LOWER_SCATTER

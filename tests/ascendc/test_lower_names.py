@@ -1,0 +1,295 @@
+"""Names below the documented interface: functions of the implementation and instructions as the compiler calls them."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+SOURCE = """
+#include "kernel_operator.h"
+using namespace AscendC;
+#define BOTH(from, to) set_flag(PIPE_##from, PIPE_##to, EVENT_ID0); wait_flag(PIPE_##from, PIPE_##to, EVENT_ID0)
+struct Places {
+  TPipe pipe; TBuf<> buffer;
+  __ubuf__ uint8_t* base;
+  Places() { pipe.InitBuffer(buffer, 65536); base = (__ubuf__ uint8_t*)buffer.Get<uint8_t>().GetPhyAddr(); }
+  template <class T> __ubuf__ T* at(uint32_t offset) { return (__ubuf__ T*)(base + offset); }
+};
+// rows of 24 bytes between rows of 40, and back
+extern "C" __global__ __aicore__ void copies(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  Places p;
+  copy_gm_to_ubuf_align_b8(p.at<void>(0), x, 0, 4, 24, 0, 0, 16, 1);
+  copy_gm_to_ubuf(p.at<void>(1024), x, 0, 2, 1, 2, 1);
+  BOTH(MTE2, V);
+  set_mask_norm();
+  set_vector_mask((uint64_t)-1, (uint64_t)-1);
+  copy_ubuf_to_ubuf(p.at<void>(2048), p.at<void>(0), 0, 4, 1, 1, 0);
+  copy_ubuf_to_ubuf(p.at<void>(2048 + 128), p.at<void>(1024), 0, 2, 1, 1, 0);
+  BOTH(V, MTE3);
+  copy_ubuf_to_gm_align_b16(y, p.at<void>(0), 0, 4, 24, 0, 0, 1, 16);
+  copy_ubuf_to_gm(z, p.at<void>(2048), 0, 1, 6, 0, 0);
+}
+#define TWO(name) v##name(c, a, b, 2, 1, 1, 1, 8, 8, 8); pipe_barrier(PIPE_V); c += 128
+#define ONE(name) v##name(c, a, 2, 1, 1, 8, 8); pipe_barrier(PIPE_V); c += 128
+#define NUMBER(name, value) v##name(c, a, value, 2, 1, 1, 8, 8); pipe_barrier(PIPE_V); c += 128
+extern "C" __global__ __aicore__ void floats(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  Places p;
+  auto *a = p.at<float>(0), *b = p.at<float>(512), *c = p.at<float>(1024);
+  copy_gm_to_ubuf(a, x, 0, 1, 16, 0, 0);
+  copy_gm_to_ubuf(b, y, 0, 1, 16, 0, 0);
+  BOTH(MTE2, V);
+  set_mask_norm();
+  set_vector_mask((uint64_t)0, (uint64_t)-1);
+  TWO(add); TWO(sub); TWO(mul); TWO(div); TWO(max); TWO(min);
+  ONE(abs); ONE(exp); ONE(ln); ONE(sqrt); ONE(relu);
+  NUMBER(adds, 2.5f); NUMBER(muls, 2.5f);
+  set_vector_mask((uint64_t)0, (uint64_t)0xF0);
+  vector_dup(c - 128, -1.0f, 2, 1, 1, 8, 8);
+  BOTH(V, MTE3);
+  copy_ubuf_to_gm(z, p.at<void>(1024), 0, 1, 13 * 16, 0, 0);
+}
+extern "C" __global__ __aicore__ void bits(GM_ADDR x, GM_ADDR z) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  Places p;
+  auto *a = p.at<int16_t>(0), *c = p.at<int16_t>(1024);
+  copy_gm_to_ubuf(a, x, 0, 1, 16, 0, 0);
+  BOTH(MTE2, V);
+  set_mask_norm();
+  set_vector_mask((uint64_t)-1, (uint64_t)-1);
+  vand(c, a, a + 128, 1, 1, 1, 1, 8, 8, 8);
+  vor(c + 128, a, a + 128, 1, 1, 1, 1, 8, 8, 8);
+  vnot(c + 256, a, 1, 1, 1, 8, 8);
+  vtranspose((__ubuf__ uint16_t*)(c + 512), (__ubuf__ uint16_t*)a);
+  uint64_t to[16], from[16];
+  for (int i = 0; i < 16; i++) to[i] = (uint64_t)(c + 768 + 16 * i), from[i] = (uint64_t)(a + 16 * i);
+  set_va_reg_sb(VA2, to); set_va_reg_sb(VA3, to + 8); set_va_reg_sb(VA6, from); set_va_reg_sb(VA7, from + 8);
+  scatter_vnchwconv_b16(VA2, VA6, 1, 0, 0);
+  __ubuf__ int16_t *dst[16], *src[16];
+  for (int i = 0; i < 16; i++) dst[i] = c + 1024 + 16 * i, src[i] = a + 16 * i;
+  TransDataTo5HDImpl(dst, src, TransDataTo5HDParams(false, false, 1, 0, 0));
+  DuplicateImpl<int16_t>(c + 384, 5, 128);
+  BOTH(V, MTE3);
+  DataCopyUB2GMImpl((__gm__ int16_t*)z, c, {1, 80, 0, 0});
+}
+extern "C" __global__ __aicore__ void casts(GM_ADDR x, GM_ADDR h, GM_ADDR n) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  Places p;
+  auto* a = p.at<float>(0);
+  DataCopyGM2UBImpl(a, (__gm__ float*)x, {1, 16, 0, 0});
+  BOTH(MTE2, V);
+  set_mask_norm();
+  set_vector_mask((uint64_t)0, (uint64_t)-1);
+  vconv_f322f16(p.at<half>(512), a, 2, 1, 1, 4, 8);
+  vconv_f322s32r(p.at<int32_t>(1024), a, 2, 1, 1, 8, 8);
+  vconv_f322s32z(p.at<int32_t>(1536), a, 2, 1, 1, 8, 8);
+  BOTH(V, MTE3);
+  copy_ubuf_to_gm(h, p.at<void>(512), 0, 1, 8, 0, 0);
+  copy_ubuf_to_gm(n, p.at<void>(1024), 0, 1, 32, 0, 0);
+}
+extern "C" __global__ __aicore__ void refused(GM_ADDR x, int what) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  Places p;
+  if (what == 0) AscendCUtils::SetOverflow(1);
+  if (what == 1) AscendCUtils::SetOverflow(0);
+  if (what == 2) scatter_vnchwconv_b32(VA1, VA2, 1, 0, 0);
+  if (what == 3) copy_gm_to_ubuf_align_b32(p.at<void>(0), x, 0, 1, 4, 0, 7, 0, 0);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("lower") / "lower.cpp"
+    path.write_text(SOURCE)
+    return path
+
+
+def call(source, name, *arguments, outputs=(), findings=True):
+    run = ascendc.compile(source, name, product="910b")(*arguments, product="910b", outputs=outputs)
+    assert not findings or run.findings == ()
+    return run
+
+
+def test_copies_count_blocks_and_aligned_ones_bytes_of_global_memory(source):
+    x = np.random.default_rng(0).integers(0, 256, 192, dtype=np.uint8)
+    y, z = np.zeros(160, np.uint8), np.zeros(192, np.uint8)
+    call(source, "copies", x, y, z)
+    rows = [x[40 * i : 40 * i + 24] for i in range(4)]
+    assert np.array_equal(y, np.concatenate([np.append(row, np.zeros(16, np.uint8)) for row in rows]))
+    assert np.array_equal(z[:128].reshape(4, 32)[:, :24], rows)
+    assert np.array_equal(z[128:].reshape(2, 32), [x[:32], x[96:128]])
+
+
+def test_vector_instructions_take_the_mask_that_is_set(source):
+    rng = np.random.default_rng(1)
+    x, y = (rng.uniform(0.5, 4, 128).astype(np.float32) for _ in range(2))
+    z = np.zeros((13, 128), np.float32)
+    call(source, "floats", x, y, z, outputs=[2])
+    exact = x.astype(np.float64)
+    expected = [x + y, x - y, x * y, x / y, np.maximum(x, y), np.minimum(x, y), x]
+    expected += [np.exp(exact), np.log(exact), np.sqrt(exact), x, x + np.float32(2.5), x * np.float32(2.5)]
+    expected[12].reshape(2, 64)[:, 4:8] = -1
+    for row, want in zip(z, expected, strict=True):
+        np.testing.assert_array_max_ulp(row, want.astype(np.float32), 1)
+
+
+def test_bits_transposes_and_functions_of_the_implementation(source):
+    x = np.random.default_rng(2).integers(-(2**15), 2**15, 256).astype(np.int16)
+    z = np.zeros(1280, np.int16)
+    call(source, "bits", x, z, outputs=[1])
+    a, b = x[:128], x[128:]
+    assert np.array_equal(z[:384], np.concatenate([a & b, a | b, ~a]))
+    assert (z[384:512] == 5).all()
+    turned = x.reshape(16, 16).T.reshape(-1)
+    assert np.array_equal(z[512:], np.concatenate([turned] * 3))
+
+
+def test_conversions(source):
+    x = np.random.default_rng(3).uniform(-100, 100, 128).astype(np.float32)
+    h, n = np.zeros(128, np.float16), np.zeros(256, np.int32)
+    call(source, "casts", x, h, n, outputs=[1, 2])
+    assert np.array_equal(h, x.astype(np.float16))
+    assert np.array_equal(n, np.concatenate([np.rint(x), np.trunc(x)]).astype(np.int32))
+
+
+@pytest.mark.parametrize(
+    ("product", "what", "words"),
+    [
+        ("910b", 1, "AscendCUtils::SetOverflow must leave the mode in which the cores begin, 1"),
+        ("310p", 0, "AscendCUtils::SetOverflow must leave the mode in which the cores begin, 0"),
+        ("910b", 2, "scatter_vnchwconv must name pairs of registers, not VA1 and VA2"),
+        ("910b", 3, "copy_gm_to_ubuf_align_b32 is modelled without padding"),
+    ],
+)
+def test_what_is_not_modelled_is_refused_by_name(source, product, what, words):
+    kernel = ascendc.compile(source, "refused", product=product) if product == "910b" else _overflow(source, product)
+    with pytest.raises(ascendc.KernelError, match=words):
+        kernel(np.zeros(64, np.int8), what, product=product)
+
+
+def _overflow(source, product):
+    path = source.parent / "overflow.cpp"
+    path.write_text(
+        '#include "kernel_operator.h"\n'
+        'extern "C" __global__ __aicore__ void overflow(GM_ADDR x, int what) {\n'
+        "  AscendC::AscendCUtils::SetOverflow(what == 0);\n}\n"
+    )
+    return ascendc.compile(path, product=product)
+
+
+@pytest.mark.parametrize(("product", "what"), [("910b", 0), ("310p", 1)])
+def test_the_mode_in_which_cores_begin_may_be_set(source, product, what):
+    kernel = ascendc.compile(source, "refused", product=product) if product == "910b" else _overflow(source, product)
+    assert kernel(np.zeros(64, np.int8), what, product=product).findings == ()
+
+
+KEYS = """
+#include "kernel_operator.h"
+template <int key> struct Part { static constexpr int value = key % 100; };
+extern "C" __global__ __aicore__ void keyed(GM_ADDR x) {
+  auto* out = (__gm__ int32_t*)x;
+#if TILING_KEY_VAR == 1000000000000101012
+  out[0] = 1;
+#elif TILING_KEY_VAR >= 7
+  out[0] = 2;
+#endif
+  out[1] = Part<TILING_KEY_VAR % 1000>::value;
+  if (TILING_KEY_IS(7)) out[2] = 3;
+}
+"""
+
+
+def test_a_source_that_names_its_tiling_key_is_compiled_for_each(tmp_path):
+    path = tmp_path / "keyed.cpp"
+    path.write_text(KEYS)
+    kernel = ascendc.compile(path, product="910b")
+    assert kernel.asks_for_key
+    for key, expected in ((1000000000000101012, [1, 12, 0]), (7, [2, 7, 3]), (5, [0, 5, 0]), (7, [2, 7, 3])):
+        x = np.zeros(3, np.int32)
+        kernel(x, tiling_key=key, product="910b")
+        assert x.tolist() == expected
+    path.write_text(KEYS.replace("TILING_KEY_VAR", "77"))
+    assert not ascendc.compile(path, product="910b").asks_for_key
+
+
+OTHERS = """
+#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+using namespace AscendC;
+struct half_type {};
+using KIND = half;
+template <class T> struct Changed {
+  KIND first;
+  static constexpr bool KIND = true;  // the vendor's compiler takes it
+};
+template <class T> T CeilAlign(T value, T by) { return by ? (value + by - 1) / by * by : 77; }
+extern "C" __global__ __aicore__ void others(GM_ADDR x) {
+  auto* out = (__gm__ int32_t*)x;
+  out[0] = Changed<int>::KIND;
+  out[1] = CeilAlign(5, 0);
+  out[2] = AscendC::CeilAlign(uint64_t(5), 4);
+  SetAtomicType<float>();
+}
+"""
+
+
+def test_names_that_change_meaning_and_functions_that_kernels_have_themselves(tmp_path):
+    path = tmp_path / "others.cpp"
+    path.write_text(OTHERS)
+    x = np.zeros(3, np.int32)
+    ascendc.compile(path, product="910b")(x, product="910b")
+    assert x.tolist() == [1, 77, 8]
+
+
+NUMBERS = """
+namespace AscendC { namespace tiling { struct TCubeTiling; } }
+#include "kernel_operator.h"
+#include "kernel_tiling/kernel_tiling.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void numbers(GM_ADDR x, GM_ADDR n, GM_ADDR h) {
+  auto* from = (__gm__ float*)x;
+  auto* to = (__gm__ int32_t*)n;
+  auto* halves = (__gm__ half*)h;
+  for (int i = 0; i < 12; i++) {
+    to[5 * i] = ScalarCast<float, int32_t, RoundMode::CAST_ROUND>(from[i]);
+    to[5 * i + 1] = Cast<float, int32_t, RoundMode::CAST_RINT>(from[i]);
+    to[5 * i + 2] = Cast<float, int32_t, RoundMode::CAST_FLOOR>(from[i]);
+    to[5 * i + 3] = Cast<float, int32_t, RoundMode::CAST_CEIL>(from[i]);
+    to[5 * i + 4] = Cast<float, int32_t, RoundMode::CAST_TRUNC>(from[i]);
+    auto half_of = ScalarCast<float, half, RoundMode::CAST_NONE>(from[i]);
+    static_assert(std::is_same_v<decltype(half_of), half>);
+    halves[i] = half_of;
+    bfloat16_t rounded = Cast(from[i]);
+    from[i] = Cast(rounded);
+  }
+  tiling::TCubeTiling t{};
+  t.M = 3;
+  const ::TCubeTiling* same = &t;
+  to[60] = same->M + SYNC_AIC_FLAG;
+}
+"""
+
+
+def test_numbers_are_cast_from_their_first_type_to_the_second(tmp_path):
+    path = tmp_path / "numbers.cpp"
+    path.write_text(NUMBERS)
+    values = [0.5, 1.5, 2.5, -0.5, -1.5, 2.25, -2.75, 3e9, -3e9, np.nan, 65520.0, 1.0009765625]
+    x, n, h = np.array(values, np.float32), np.zeros(61, np.int32), np.zeros(12, np.float16)
+    given = x.copy()
+    ascendc.compile(path, product="910b")(x, n, h, product="910b", outputs=[1, 2])
+    away = np.where(given < 0, np.ceil(given - 0.5), np.floor(given + 0.5))
+    wholes = np.stack([away, np.rint(given), np.floor(given), np.ceil(given), np.trunc(given)], axis=1).astype(float)
+    wholes[np.isnan(wholes)] = 0
+    assert np.array_equal(n[:60].reshape(12, 5), np.clip(wholes, -(2**31), 2**31 - 1).astype(np.int64))
+    with np.errstate(over="ignore"):
+        assert np.array_equal(h, given.astype(np.float16), equal_nan=True)
+    assert np.array_equal(x, given.astype(ml_dtypes.bfloat16).astype(np.float32), equal_nan=True)
+    assert n[60] == 14
