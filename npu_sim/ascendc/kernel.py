@@ -107,7 +107,7 @@ class SourceKernel:
         return program
 
     def _types(self, given: Sequence[str | None], tiling_key: int) -> Types:
-        """Return the macros of the types of its tensors, which must be its operator's, asked for or not, and of a key."""
+        """Return the macros of its tensors' types, which must be its operator's, asked for or not, and of its key."""
         asked = tuple(given), tiling_key
         if asked not in self._known_types:
             texts = self._texts()

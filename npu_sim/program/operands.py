@@ -37,6 +37,7 @@ FIELDS = {
     "bias": "src2",
     "scales": "src1",
     "address": "dst",
+    "halves": "repeat_mode",
 }
 """Fields of the emitters' parameters that have another name; an address in a list is checked as one of 64 bits."""
 _SWITCH = "enable"

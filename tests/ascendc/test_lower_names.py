@@ -191,6 +191,52 @@ def test_the_mode_in_which_cores_begin_may_be_set(source, product, what):
     assert kernel(np.zeros(64, np.int8), what, product=product).findings == ()
 
 
+BYTES = """
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void bytes(GM_ADDR x, GM_ADDR z, int halves, int lower) {
+  TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 4096);
+  LocalTensor<uint8_t> a = buffer.Get<uint8_t>();
+  GlobalTensor<uint8_t> from, to;
+  from.SetGlobalBuffer((__gm__ uint8_t*)x); to.SetGlobalBuffer((__gm__ uint8_t*)z);
+  DataCopy(a, from, 1024);
+  DataCopy(a[1024], to, 1024);
+  SetFlag<HardEvent::MTE2_V>(EVENT_ID0); WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
+  LocalTensor<uint8_t> src[16], dst[16];
+  uint64_t src_at[16], dst_at[16];
+  for (int i = 0; i < 16; i++) {
+    src[i] = a[64 * i], dst[i] = a[1024 + 32 * i];
+    src_at[i] = (uint64_t)src[i].GetPhyAddr(), dst_at[i] = (uint64_t)dst[i].GetPhyAddr();
+  }
+  TransDataTo5HDParams how(halves & 1, halves >> 1, 2, 16, 1);
+  if (!lower) TransDataTo5HD<uint8_t>(dst, src, how);
+  else {
+    set_va_reg_sb(VA0, dst_at); set_va_reg_sb(VA1, dst_at + 8);
+    set_va_reg_sb(VA4, src_at); set_va_reg_sb(VA5, src_at + 8);
+    scatter_vnchwconv_b8(VA0, VA4, 2, 16, 1, halves & 1, halves >> 1);
+  }
+  SetFlag<HardEvent::V_MTE3>(EVENT_ID0); WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
+  DataCopy(to, a[1024], 1024);
+}
+"""
+
+
+@pytest.mark.parametrize("lower", [0, 1])
+@pytest.mark.parametrize("product", ["910b", "310p"])
+def test_halves_of_blocks_of_bytes_are_transposed(tmp_path, product, lower):
+    path = tmp_path / "bytes.cpp"
+    path.write_text(BYTES)
+    kernel = ascendc.compile(path, product=product)
+    rng = np.random.default_rng(4)
+    for halves in range(4):
+        x, z = (rng.integers(0, 256, 1024, dtype=np.uint8) for _ in range(2))
+        expected = z.reshape(2, 16, 2, 16).copy()  # repeat, destination, half, element
+        expected[:, :, halves % 2] = x.reshape(16, 2, 2, 16)[:, :, halves // 2].transpose(1, 2, 0)
+        run = kernel(x, z, halves, lower, product=product)
+        assert np.array_equal(z, expected.reshape(-1))
+        assert run.findings == ()
+
+
 KEYS = """
 #include "kernel_operator.h"
 template <int key> struct Part { static constexpr int value = key % 100; };

@@ -396,6 +396,16 @@ def _trans_data_to_5hd(r):
     return found
 
 
+def _trans_data_bytes(r):
+    found = {}
+    for name, half in (("dst", r.repeat_mode % 2), ("src", r.repeat_mode // 2)):
+        step = getattr(r, f"{name}_rep_stride") * 32
+        shift = 16 * half + (step if r.repeat == 1 else 0)
+        ranges = [boxes(block * 32 + shift, 16, (r.repeat, step)) for block in r.numbers(f"{name}_list")]
+        found[f"{name}_list"] = Space.UB, join(*ranges)
+    return found
+
+
 _HANDLERS = {
     **named_handlers(globals()),
     **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),

@@ -332,6 +332,17 @@ def _trans_data_to_5hd(row, touched):
             touched.write(Space.UB, (int(row["dst_list"][i]) + step * _field(row, "dst_rep_stride")) * 32, 32)
 
 
+def _trans_data_bytes(row, touched):
+    repeats, halves = _field(row, "repeat"), _field(row, "repeat_mode")
+    for r in range(repeats):
+        step = 1 if repeats == 1 else r
+        for i in range(16):
+            source = (int(row["src_list"][i]) + step * _field(row, "src_rep_stride")) * 32
+            target = (int(row["dst_list"][i]) + step * _field(row, "dst_rep_stride")) * 32
+            touched.read(Space.UB, source + 16 * (halves // 2), 16)
+            touched.write(Space.UB, target + 16 * (halves % 2), 16)
+
+
 _HANDLERS = {
     **named_handlers(globals()),
     **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),

@@ -629,9 +629,17 @@ def brcb(rng):
 
 
 def trans_data_to_5hd(rng):
+    return _address_lists(rng, Op.TRANS_DATA_TO_5HD)
+
+
+def trans_data_bytes(rng):
+    return _address_lists(rng, Op.TRANS_DATA_BYTES, halves=int(rng.integers(4)))
+
+
+def _address_lists(rng, op, **others):
     product = _pick(rng, (A2, UNIFIED, TRAINING))
     builder = ProgramBuilder(product)
-    dtype = _pick(rng, _types(Op.TRANS_DATA_TO_5HD, product))
+    dtype = _pick(rng, _types(op, product))
     repeat = _pick(rng, (0, 1, 1, 2, 3, 5))
     # 16 rows apart, blocks side by side, or anywhere
     kind = int(rng.integers(3))
@@ -651,9 +659,9 @@ def trans_data_to_5hd(rng):
     if rng.random() < 0.1 and repeat == 1:
         sources = targets
     steps = (0, 0) if repeat == 1 else steps
-    builder.trans_data_to_5hd(
+    getattr(builder, op.name.lower())(
         dst_list=[32 * block for block in targets], src_list=[32 * block for block in sources], dtype=dtype,
-        repeat=repeat, dst_rep_stride=steps[0], src_rep_stride=steps[1],
+        repeat=repeat, dst_rep_stride=steps[0], src_rep_stride=steps[1], **others,
     )  # fmt: skip
     return Instance(builder, memory=dtype)
 
@@ -974,6 +982,7 @@ GENERATORS = {
     Op.WHOLE_REDUCE_MAX: whole_reduce_max,
     Op.BRCB: brcb,
     Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
+    Op.TRANS_DATA_BYTES: trans_data_bytes,
     Op.TRANSPOSE: transpose,
     Op.GATHER: gather,
     Op.SCATTER: scatter,

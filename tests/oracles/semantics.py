@@ -779,6 +779,21 @@ def brcb(row, machine):
         machine.store(Space.UB, at, np.tile(element, 32 // item))
 
 
+def trans_data_bytes(row, machine):
+    """Element by element: i of the chosen half of source j becomes j of the chosen half of destination i."""
+    get = _getter(row)
+    repeats = get("repeat")
+    dst_half, src_half = 16 * (get("repeat_mode") % 2), 16 * (get("repeat_mode") // 2)
+    for r in range(repeats):
+        step = 1 if repeats == 1 else r
+        sources = [(int(block) + step * get("src_rep_stride")) * 32 + src_half for block in row["src_list"]]
+        read = np.array([machine.load(Space.UB, source, 16) for source in sources])
+        for i in range(16):
+            machine.store(
+                Space.UB, (int(row["dst_list"][i]) + step * get("dst_rep_stride")) * 32 + dst_half, read[:, i].copy()
+            )
+
+
 def trans_data_to_5hd(row, machine):
     """Blocks of the lists, repeat after repeat; the results of one repeat are stored when all of it is read."""
     get = _getter(row)
@@ -844,6 +859,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.SCALAR_LOOK: scalar_load,
         Op.SCALAR_STORE: scalar_store,
         Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
+        Op.TRANS_DATA_BYTES: trans_data_bytes,
         Op.BRCB: brcb,
         Op.LOAD_BIAS: load_bias,
         Op.LOAD_SCALES: load_scales,

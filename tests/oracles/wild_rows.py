@@ -412,6 +412,12 @@ def _trans_data_to_5hd(w, row):
     emit.emit_trans_data_to_5hd(row, 0, w._dtype(Op.TRANS_DATA_TO_5HD), repeat, *strides, 0, 0)
 
 
+def _trans_data_bytes(w, row):
+    _trans_data_to_5hd(w, row)
+    repeat, dst_step, src_step = (int(row[name][0]) for name in ("repeat", "dst_rep_stride", "src_rep_stride"))
+    emit.emit_trans_data_bytes(row, 0, w._dtype(Op.TRANS_DATA_BYTES), repeat, dst_step, src_step, w._size(4), 0, 0)
+
+
 def _whole_reduce_max(w, row):
     dtype = w._dtype(Op.WHOLE_REDUCE_MAX)
     mask = w._size(64 if dtype == Data.FP32 else 128)
@@ -564,6 +570,7 @@ _EMITTERS = {
     Op.WHOLE_REDUCE_MAX: _whole_reduce_max,
     Op.BRCB: _brcb,
     Op.TRANS_DATA_TO_5HD: _trans_data_to_5hd,
+    Op.TRANS_DATA_BYTES: _trans_data_bytes,
     Op.TRANSPOSE: _transpose,
     Op.GATHER: _by_offsets(Op.GATHER, emit.emit_gather),
     Op.GATHER_MASKED: _gather_masked,

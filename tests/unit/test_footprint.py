@@ -288,6 +288,12 @@ def _trans_data_to_5hd(rng, rows):
     emit.emit_trans_data_to_5hd(rows, 0, _pick(rng, (Data.FP16, Data.FP32)), int(rng.integers(0, 6)), *steps, 1, 2)
 
 
+def _trans_data_bytes(rng, rows):
+    _trans_data_to_5hd(rng, rows)
+    repeat, dst_step, src_step = (int(rows[0][name]) for name in ("repeat", "dst_rep_stride", "src_rep_stride"))
+    emit.emit_trans_data_bytes(rows, 0, Data.INT8, repeat, dst_step, src_step, int(rng.integers(4)), 1, 2)
+
+
 def _legal(op):
     def write(rng, rows):
         rows[:] = instances.GENERATORS[op](rng).rows[-1:]

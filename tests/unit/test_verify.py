@@ -97,6 +97,7 @@ def _legal(op, arch):
         Op.SELECT_SCALAR: lambda: emit.emit_select_scalar(rows, 0, 0, 1024, 512, half, 1, 1, 1, 8, 8, 0, 0, 0),
         Op.REDUCE_REPEAT: lambda: emit.emit_reduce_repeat(rows, 0, 2, 64, half, 128, 2, 1, 1, 8, 0, 0),
         Op.TRANS_DATA_TO_5HD: lambda: emit.emit_trans_data_to_5hd(rows, 0, half, 2, 1, 1, 0, 0),
+        Op.TRANS_DATA_BYTES: lambda: emit.emit_trans_data_bytes(rows, 0, Data.INT8, 2, 1, 1, 0, 0, 0),
     }
     if op in ELEMENTWISE:
         spec = ELEMENTWISE[op]

@@ -83,8 +83,8 @@ stride behind them, so its strides are 0.""",
 
 
 @jit
-def _list_boxes(out, count, access, blocks, shift, repeats, step):
-    """Note the blocks of an address list; addresses at one distance from each other become one box."""
+def list_boxes(out, count, access, blocks, shift, length, repeats, step):
+    """Note ``length`` bytes of the blocks of an address list; addresses at one distance from each other are one box."""
     first = np.int64(0)
     while first < 16:
         start = np.int64(blocks[first])
@@ -101,7 +101,7 @@ def _list_boxes(out, count, access, blocks, shift, repeats, step):
             UB,
             access,
             start * BLOCK + shift,
-            BLOCK,
+            length,
             last - first + 1,
             distance * BLOCK,
             repeats,
@@ -120,8 +120,8 @@ def footprint(row, out):
     src_step, dst_step = np.int64(row["src_rep_stride"]) * BLOCK, np.int64(row["dst_rep_stride"]) * BLOCK
     src_shift = src_step if repeats == 1 else NONE
     dst_shift = dst_step if repeats == 1 else NONE
-    count = _list_boxes(out, NONE, READ, row["src_list"], src_shift, repeats, src_step)
-    return _list_boxes(out, count, WRITE, row["dst_list"], dst_shift, repeats, dst_step)
+    count = list_boxes(out, NONE, READ, row["src_list"], src_shift, BLOCK, repeats, src_step)
+    return list_boxes(out, count, WRITE, row["dst_list"], dst_shift, BLOCK, repeats, dst_step)
 
 
 @jit
@@ -207,7 +207,7 @@ INSTRUCTION = Instruction(
         ("dst_rep_stride", 0, WORD),
         ("src_rep_stride", 0, WORD),
     ),
-    # The 8-bit form, which moves halves of blocks, has no semantics here.
+    # the 8-bit form, which moves halves of blocks, is `trans_data_bytes`
     dtypes={C100: UNIFIED_B16, M200: UNIFIED_B16 | B32, C220: UNIFIED_B16 | B32},
     unit="vector",
     footprint=footprint,

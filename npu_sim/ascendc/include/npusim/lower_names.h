@@ -174,15 +174,16 @@ enum ub_addr8_t { VA0, VA1, VA2, VA3, VA4, VA5, VA6, VA7 };
 inline void set_va_reg_sb(ub_addr8_t which, uint64_t* addresses) {
   memcpy(npusim::self->va[which], addresses, sizeof npusim::self->va[which]);
 }
-#define NPUSIM_LOWER_SCATTER(bits, Element)                                                                           \
+#define NPUSIM_LOWER_SCATTER(bits, Element, params, ...)                                                              \
   inline void scatter_vnchwconv_b##bits(ub_addr8_t dst, ub_addr8_t src, uint8_t repeats, uint16_t dst_step,           \
-                                        uint16_t src_step, npusim::Here here = npusim::Here::now()) {                 \
-    AscendC::TransDataTo5HDParams how(false, false, repeats, dst_step, src_step);                                     \
+                                        uint16_t src_step, __VA_ARGS__ npusim::Here here = npusim::Here::now()) {     \
+    AscendC::TransDataTo5HDParams how params;                                                                         \
     auto list = [](ub_addr8_t first) { return [first](int i) { return npusim::self->va[first + i / 8][i % 8]; }; };   \
     if (dst % 2 || src % 2) npusim::refuse(here, "scatter_vnchwconv must name pairs of registers, not VA%d and VA%d", \
                                            int(dst), int(src));                                                      \
     npusim::trans_data<Element>(here, list(dst), list(src), how);                                                     \
   }
-NPUSIM_LOWER_SCATTER(16, uint16_t)
-NPUSIM_LOWER_SCATTER(32, uint32_t)
+NPUSIM_LOWER_SCATTER(16, uint16_t, (false, false, repeats, dst_step, src_step))
+NPUSIM_LOWER_SCATTER(32, uint32_t, (false, false, repeats, dst_step, src_step))
+NPUSIM_LOWER_SCATTER(8, uint8_t, (dst_high, src_high, repeats, dst_step, src_step), bool dst_high, bool src_high,)
 #undef NPUSIM_LOWER_SCATTER

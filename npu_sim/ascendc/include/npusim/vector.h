@@ -100,8 +100,11 @@ inline uint16_t block_number(uint64_t address) { return address % 32 || address 
 template <class T, class D, class S>
 inline void trans_data(Here here, const D& dst, const S& src, const AscendC::TransDataTo5HDParams& p) {
   if (!has_vector()) return;
-  if (p.dstHighHalf || p.srcHighHalf) refuse(here, "TransDataTo5HD of 8-bit halves is not modelled");
-  Row& row = emit_trans_data_to_5hd(here, moved<T>(), p.repeatTimes, p.dstRepStride, p.srcRepStride);
+  if (sizeof(T) > 1 && (p.dstHighHalf || p.srcHighHalf))
+    refuse(here, "TransDataTo5HD must name halves of blocks of 8-bit elements alone");
+  Row& row = sizeof(T) == 1 ? emit_trans_data_bytes(here, moved<T>(), p.repeatTimes, p.dstRepStride, p.srcRepStride,
+                                                    p.dstHighHalf + 2 * p.srcHighHalf)
+                            : emit_trans_data_to_5hd(here, moved<T>(), p.repeatTimes, p.dstRepStride, p.srcRepStride);
   for (int i = 0; i < 16; i++) {
     set_dst_list(row, i, block_number(dst(i)));
     set_src_list(row, i, block_number(src(i)));
