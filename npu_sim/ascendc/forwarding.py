@@ -14,6 +14,12 @@ _FUNCTIONS = (
     "logical_not logical_or logical_ors logical_xor philox power rint round sign sin sincos sinh tan tanh trunc where "
     "xor"
 )
+_BASIC = (
+    "atomic block_sync cache common data_copy determine_compute_sync dump_tensor fixpipe gemm limits list_tensor mm "
+    "proposal scalar set_atomic sys_var utils vec_binary vec_binary_scalar vec_brcb vec_cmpsel vec_createvecindex "
+    "vec_duplicate vec_gather vec_gather_mask vec_mulcast vec_reduce vec_scatter vec_ternary_scalar vec_transpose "
+    "vec_unary vec_vconv vec_vpadding"
+)
 _PARTS = {
     "adv_api": "kernel_api",
     "adv_api/activation": (
@@ -39,12 +45,11 @@ _PARTS = {
     "lib/pad": "kernel_operator_pad_intf",
     "lib/sigmoid": "kernel_operator_sigmoid_intf",
     "utils/debug": "asc_assert asc_dump asc_printf",
-    "basic_api": "kernel_operator_atomic_intf kernel_operator_list_tensor_intf",
+    "basic_api": " ".join(f"kernel_operator_{name}_intf" for name in _BASIC.split()),
     "": (
-        "kernel_basic_intf kernel_common kernel_cube_intf kernel_event kernel_log kernel_macros "
-        "kernel_operator_atomic_intf kernel_operator_data_copy_intf kernel_operator_fixpipe_intf kernel_operator_intf "
-        "kernel_operator_list_tensor_intf kernel_operator_mm_intf kernel_tensor kernel_tpipe kernel_tpipe_impl "
-        "kernel_type kernel_utils kernel_vec_intf"
+        "kernel_basic_intf kernel_common kernel_cube_intf kernel_event kernel_log kernel_macros kernel_operator_intf "
+        "kernel_prof_trace_intf kernel_tensor kernel_tpipe kernel_tpipe_impl kernel_type kernel_utils kernel_vec_intf "
+        + " ".join(f"kernel_operator_{name}_intf" for name in _BASIC.split())
     ),
 }
 _OF_MATMUL = (

@@ -35,6 +35,8 @@ _BROKEN = re.compile(r"\bPCH\b|\.gch\b|precompiled|internal compiler error|\bcol
 def prefix_of(names: Iterable[str]) -> str:
     """Return the text that stands before a source that includes ``names`` of the package's headers."""
     named = {forwarded().get(name, name) for name in names}
+    if MATMUL in named:  # which includes it
+        named.add(API)
     parts = [part for name, part in _PARTS.items() if name in named]
     return "".join(f'#include "{part}"\n' for part in parts or ["npusim/system.h"])
 

@@ -277,11 +277,16 @@ template <class T> struct Changed {
   static constexpr bool KIND = true;  // the vendor's compiler takes it
 };
 template <class T> T CeilAlign(T value, T by) { return by ? (value + by - 1) / by * by : 77; }
+int64_t CeilDiv(int64_t value, int64_t by) { return by ? (value + by - 1) / by : 50; }
 extern "C" __global__ __aicore__ void others(GM_ADDR x) {
   auto* out = (__gm__ int32_t*)x;
   out[0] = Changed<int>::KIND;
   out[1] = CeilAlign(5, 0);
   out[2] = AscendC::CeilAlign(uint64_t(5), 4);
+  constexpr bfloat16_t third(1.0f / 3);
+  out[3] = CeilDiv(uint32_t(9), 4) + (third.bits == 0x3EAB);
+  out[4] = CeilDiv(9u, 0);  // its own, whatever it is called with
+  ENABLE_PRINTF();
   SetAtomicType<float>();
 }
 """
@@ -290,9 +295,9 @@ extern "C" __global__ __aicore__ void others(GM_ADDR x) {
 def test_names_that_change_meaning_and_functions_that_kernels_have_themselves(tmp_path):
     path = tmp_path / "others.cpp"
     path.write_text(OTHERS)
-    x = np.zeros(3, np.int32)
+    x = np.zeros(5, np.int32)
     ascendc.compile(path, product="910b")(x, product="910b")
-    assert x.tolist() == [1, 77, 8]
+    assert x.tolist() == [1, 77, 8, 4, 50]
 
 
 NUMBERS = """

@@ -1,4 +1,4 @@
-// The Matmul class.
+// The Matmul class, and all that it is used with.
 #pragma once
+#include "kernel_operator.h"
 #include "npusim/matmul.h"
-#include "npusim/kind.h"

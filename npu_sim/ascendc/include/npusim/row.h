@@ -13,11 +13,10 @@ typedef _Float16 half;
 struct bfloat16_t {
   uint16_t bits;
   bfloat16_t() = default;
-  bfloat16_t(float value) {
-    uint32_t word;
-    memcpy(&word, &value, 4);
+  constexpr bfloat16_t(float value) : bits(rounded(__builtin_bit_cast(uint32_t, value))) {}
+  static constexpr uint16_t rounded(uint32_t word) {
     bool nan = (word & 0x7fffffff) > 0x7f800000;
-    bits = nan ? uint16_t(word >> 16 | 0x40) : uint16_t((word + 0x7fff + (word >> 16 & 1)) >> 16);
+    return nan ? uint16_t(word >> 16 | 0x40) : uint16_t((word + 0x7fff + (word >> 16 & 1)) >> 16);
   }
   operator float() const {
     uint32_t word = uint32_t(bits) << 16;

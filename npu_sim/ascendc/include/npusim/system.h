@@ -128,6 +128,7 @@ inline int64_t get_subblockid() { return AscendC::GetSubBlockIdx(); }
 inline int64_t get_subblockdim() { return AscendC::GetSubBlockNum(); }
 inline void set_atomic_none(npusim::Here here = npusim::Here::now()) { AscendC::SetAtomicNone(here); }
 #define PRELOAD(...)
+#define ENABLE_PRINTF(...)
 namespace AscendC {
 template <int bit> inline int64_t GetSFFValue(uint64_t value) {
   value = bit ? value : ~value;
@@ -142,11 +143,13 @@ inline constexpr auto Ceil(A value, B by) {
 }
 template <class A, class B> inline constexpr auto CeilDivision(A value, B by) { return (value + by - 1) / by; }
 template <class A, class B> inline constexpr auto AlignUp(A value, B by) { return (value + by - 1) / by * by; }
-// A kernel's own function of this name is preferred to one of any number of arguments.
-template <class A, class... B, class = std::enable_if_t<sizeof...(B) == 1>>
-inline constexpr auto CeilAlign(A value, B... by) {
-  return AlignUp(value, by...);
-}
+// A kernel's own functions of these names are preferred, as they need no conversion to a class.
+struct Whole {
+  int64_t value;
+  template <class T, class = std::enable_if_t<std::is_integral_v<T>>> constexpr Whole(T from) : value(int64_t(from)) {}
+};
+inline constexpr int64_t CeilDiv(Whole value, Whole by) { return CeilDivision(value.value, by.value); }
+inline constexpr int64_t CeilAlign(Whole value, Whole by) { return AlignUp(value.value, by.value); }
 
 #define PRINTF(...) ::npusim::print(__VA_ARGS__)
 template <class... A> inline void printf(const char* format, A... values) { npusim::print(format, values...); }

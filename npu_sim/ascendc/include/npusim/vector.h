@@ -86,7 +86,7 @@ struct TransDataTo5HDParams {
   uint8_t repeatTimes = 1;
   uint16_t dstRepStride = 0, srcRepStride = 0;
   TransDataTo5HDParams() = default;
-  TransDataTo5HDParams(bool dst_high, bool src_high, uint8_t repeats, uint16_t dst_stride, uint16_t src_stride)
+  constexpr TransDataTo5HDParams(bool dst_high, bool src_high, uint8_t repeats, uint16_t dst_stride, uint16_t src_stride)
       : dstHighHalf(dst_high), srcHighHalf(src_high), repeatTimes(repeats), dstRepStride(dst_stride),
         srcRepStride(src_stride) {}
 };
