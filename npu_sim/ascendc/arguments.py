@@ -21,7 +21,6 @@ from npu_sim.isa.codes import Data
 from npu_sim.memory.core import POISON_BYTE
 from npu_sim.memory.gm import GlobalMemory, GmTensor, allocated_bytes
 from npu_sim.memory.host import HostMemory, HostSpan
-from npu_sim.units import align_up
 
 
 class SharedMemory(HostMemory):
@@ -43,25 +42,7 @@ class SharedMemory(HostMemory):
 
 
 _PAGE_BYTES = 4096
-"""Of nearly every host."""
-
-
-class PagedMemory(GlobalMemory):
-    """Tensors on pages of their own, so that the host tells which of them a plain pointer stores to."""
-
-    def add(
-        self,
-        name: str,
-        byte_count: int,
-        *,
-        initialised: bool,
-        data: Data = Data.NONE,
-        address: int | None = None,
-        is_output: bool = False,
-    ) -> GmTensor:
-        """Place a tensor on the next page; see `GlobalMemory.add`."""
-        place = align_up(self.total_bytes, _PAGE_BYTES) if address is None else address
-        return super().add(name, byte_count, initialised=initialised, data=data, address=place, is_output=is_output)
+"""Of nearly every host: tensors have pages of their own, so that it tells which of them a plain pointer stores to."""
 
 
 def tiling_bytes(tiling: object) -> bytes:
@@ -155,7 +136,7 @@ class Arguments:
         self._offsets = [value.offset if isinstance(value, Pointer) else 0 for value in given]
         self._names = [names[i] if i < len(names) else f"argument {i}" for i in range(len(given))]
         self._outputs = set(outputs)
-        self.gm = PagedMemory()
+        self.gm = GlobalMemory(_PAGE_BYTES)
         self._tensors: dict[int, GmTensor] = {}
         self._bytes: dict[int, bytes] = {}
         self._lists: dict[int, list[tuple[np.ndarray, GmTensor]]] = {}

@@ -99,11 +99,17 @@ class GlobalMemory:
     """One arena per launch. ``plan`` decides the addresses, `arena` is allocated on first use.
 
     Timing and hazard runs never touch `arena`, so they cost no memory.
+
+    Parameters
+    ----------
+    alignment : int
+        Where a tensor may begin: at multiples of so many bytes, a multiple of 512.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, alignment: int = GM_ALIGN_BYTES) -> None:
         self.tensors: list[GmTensor] = []
         self.total_bytes = 0
+        self._alignment = alignment
         self._arena: npt.NDArray[np.uint8] | None = None
         self._lent: dict[int, npt.NDArray[np.uint8]] = {}
 
@@ -117,7 +123,7 @@ class GlobalMemory:
         address: int | None = None,
         is_output: bool = False,
     ) -> GmTensor:
-        """Place a tensor behind the last one, at a multiple of 512 bytes, or at ``address``.
+        """Place a tensor behind the last one, aligned, or at ``address``, a multiple of 512.
 
         A given address may lie in memory that other tensors use at other times, as the runtime's workspace does.
         """
@@ -130,7 +136,7 @@ class GlobalMemory:
         tensor = GmTensor(
             name=name,
             index=len(self.tensors),
-            address=self.total_bytes if address is None else address,
+            address=align_up(self.total_bytes, self._alignment) if address is None else address,
             byte_count=byte_count,
             initialised=initialised,
             data=data,
@@ -165,7 +171,7 @@ class GlobalMemory:
 
     def fresh(self) -> GlobalMemory:
         """Return a memory of the same tensors whose arena is its own, for one run of launches that others may run."""
-        twin = GlobalMemory()
+        twin = GlobalMemory(self._alignment)
         twin.tensors, twin.total_bytes = self.tensors, self.total_bytes
         return twin
 

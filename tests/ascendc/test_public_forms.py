@@ -135,16 +135,6 @@ def test_elements_that_are_written_by_their_index(forms):
     assert run.findings == ()
 
 
-def test_a_register_that_the_machine_lacks_is_named(tmp_path):
-    path = tmp_path / "kernel.cpp"
-    path.write_text(
-        '#include "kernel_operator.h"\n'
-        "__global__ __aicore__ void kernel(GM_ADDR x) { AscendC::AscendCUtils::SetOverflow(1); }\n"
-    )
-    with pytest.raises(CompilationError, match="SetOverflow is not modelled"):
-        ascendc.compile(path)(np.zeros(8, np.float32))
-
-
 @pytest.mark.parametrize("name", ["div", "sqrt"])
 def test_a_kernel_may_have_the_name_of_a_function_of_c(tmp_path, name):
     path = tmp_path / "kernel.cpp"

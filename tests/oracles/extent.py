@@ -265,7 +265,7 @@ def _fixpipe(r):
 
 def _load_bias(r):
     length = 64 * r.block_len
-    if not length:
+    if length <= 0:
         return {}
     wider = 1 if r.dtype == r.dst_dtype else 2
     return {"src0": (Space.L1, (r.src0, r.src0 + length)), "dst": (Space.BT, (r.dst, r.dst + wider * length))}
@@ -273,7 +273,7 @@ def _load_bias(r):
 
 def _load_scales(r):
     length = 128 * r.block_len
-    if not length:
+    if length <= 0:
         return {}
     return {"src0": (Space.L1, (r.src0, r.src0 + length)), "dst": (Space.FB, (r.dst, r.dst + length))}
 
@@ -356,7 +356,8 @@ def _scalar_load(r):
     return {"src0": (r.src0_space, boxes(r.src0, r.item()))}
 
 
-_scalar_look = _scalar_load
+def _scalar_look(r):
+    return {"src0": (Space.GM, boxes(r.src0, r.item()))}
 
 
 def _scalar_store(r):

@@ -35,7 +35,6 @@ class TensorShape {
 namespace tiling {
 using ::LogSoftMaxTiling;
 using ::SoftMaxTiling;
-using ::TCubeTiling;
 }  // namespace tiling
 }  // namespace AscendC
 
