@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -50,22 +51,20 @@ def as_notes(
     product : Product
     """
     result: list[Violation] = []
-    looked = 0
+    looked, rows = 0, lru_cache(maxsize=1)(rows_of)  # findings of a core stand together
     for violation in found:
         if violation.left_out:  # of those that are not there nothing is known
             result.append(violation)
             continue
-        if violation.kind is Kind.READ_UNINITIALISED and violation.space in (Space.L1, Space.UB) and looked < _FINDINGS:
-            looked += 1
-            rows = rows_of(violation.launch, violation.core)
-            if violation.space is Space.UB and _is_left_to_offsets(violation, rows[violation.row]):
+        if violation.kind is Kind.READ_UNINITIALISED and violation.space is Space.UB:
+            if _is_left_to_offsets(violation, rows(violation.launch, violation.core)[violation.row]):
                 text = f"{violation.detail}, if an offset leads there"
-                result.append(replace(violation, kind=Kind.READ_BY_OFFSETS, detail=text))
-                continue
-            if violation.space is Space.L1 and _is_unused(violation, rows, product):
+                violation = replace(violation, kind=Kind.READ_BY_OFFSETS, detail=text)
+        elif violation.kind is Kind.READ_UNINITIALISED and violation.space is Space.L1 and looked < _FINDINGS:
+            looked += 1
+            if _is_unused(violation, rows(violation.launch, violation.core), product):
                 text = f"{violation.detail}, and which no Mmad or Fixpipe uses"
-                result.append(replace(violation, kind=Kind.READ_UNUSED, detail=text))
-                continue
+                violation = replace(violation, kind=Kind.READ_UNUSED, detail=text)
         result.append(violation)
     return result
 

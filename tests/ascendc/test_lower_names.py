@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
+from npu_sim.compilers import CompilationError
+from npu_sim.dtypes.convert import cast
+from npu_sim.dtypes.formats import RoundMode
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -309,13 +312,12 @@ extern "C" __global__ __aicore__ void numbers(GM_ADDR x, GM_ADDR n, GM_ADDR h) {
   auto* from = (__gm__ float*)x;
   auto* to = (__gm__ int32_t*)n;
   auto* halves = (__gm__ half*)h;
-  for (int i = 0; i < 12; i++) {
-    to[5 * i] = ScalarCast<float, int32_t, RoundMode::CAST_ROUND>(from[i]);
-    to[5 * i + 1] = Cast<float, int32_t, RoundMode::CAST_RINT>(from[i]);
-    to[5 * i + 2] = Cast<float, int32_t, RoundMode::CAST_FLOOR>(from[i]);
-    to[5 * i + 3] = Cast<float, int32_t, RoundMode::CAST_CEIL>(from[i]);
-    to[5 * i + 4] = Cast<float, int32_t, RoundMode::CAST_TRUNC>(from[i]);
-    auto half_of = ScalarCast<float, half, RoundMode::CAST_NONE>(from[i]);
+  for (int i = 0; i < 16; i++) {
+    to[4 * i] = ScalarCast<float, int32_t, RoundMode::CAST_ROUND>(from[i]);
+    to[4 * i + 1] = Cast<float, int32_t, RoundMode::CAST_RINT>(from[i]);
+    to[4 * i + 2] = Cast<float, int32_t, RoundMode::CAST_FLOOR>(from[i]);
+    to[4 * i + 3] = Cast<float, int32_t, RoundMode::CAST_CEIL>(from[i]);
+    auto half_of = ScalarCast<float, half, RoundMode::CAST_ODD>(from[i]);
     static_assert(std::is_same_v<decltype(half_of), half>);
     halves[i] = half_of;
     bfloat16_t rounded = Cast(from[i]);
@@ -324,7 +326,7 @@ extern "C" __global__ __aicore__ void numbers(GM_ADDR x, GM_ADDR n, GM_ADDR h) {
   tiling::TCubeTiling t{};
   t.M = 3;
   const ::TCubeTiling* same = &t;
-  to[60] = same->M + SYNC_AIC_FLAG;
+  to[64] = same->M + SYNC_AIC_FLAG;
 }
 """
 
@@ -332,15 +334,50 @@ extern "C" __global__ __aicore__ void numbers(GM_ADDR x, GM_ADDR n, GM_ADDR h) {
 def test_numbers_are_cast_from_their_first_type_to_the_second(tmp_path):
     path = tmp_path / "numbers.cpp"
     path.write_text(NUMBERS)
-    values = [0.5, 1.5, 2.5, -0.5, -1.5, 2.25, -2.75, 3e9, -3e9, np.nan, 65520.0, 1.0009765625]
-    x, n, h = np.array(values, np.float32), np.zeros(61, np.int32), np.zeros(12, np.float16)
+    values = [
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+        -1.5,
+        2.25,
+        -2.75,
+        3e9,
+        -3e9,
+        np.nan,
+        65519.0,
+        1.0009765625,
+        1.001,
+        -1e-6,
+        3e-8,
+        65504,
+    ]
+    x, n, h = np.array(values, np.float32), np.zeros(65, np.int32), np.zeros(16, np.float16)
     given = x.copy()
     ascendc.compile(path, product="910b")(x, n, h, product="910b", outputs=[1, 2])
     away = np.where(given < 0, np.ceil(given - 0.5), np.floor(given + 0.5))
-    wholes = np.stack([away, np.rint(given), np.floor(given), np.ceil(given), np.trunc(given)], axis=1).astype(float)
+    wholes = np.stack([away, np.rint(given), np.floor(given), np.ceil(given)], axis=1).astype(float)
     wholes[np.isnan(wholes)] = 0
-    assert np.array_equal(n[:60].reshape(12, 5), np.clip(wholes, -(2**31), 2**31 - 1).astype(np.int64))
-    with np.errstate(over="ignore"):
-        assert np.array_equal(h, given.astype(np.float16), equal_nan=True)
+    assert np.array_equal(n[:64].reshape(16, 4), np.clip(wholes, -(2**31), 2**31 - 1).astype(np.int64))
+    odd = cast(given, "fp16", RoundMode.ODD)
+    assert np.array_equal(h, odd, equal_nan=True)
     assert np.array_equal(x, given.astype(ml_dtypes.bfloat16).astype(np.float32), equal_nan=True)
-    assert n[60] == 14
+    assert n[64] == 14
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("Cast<float, half, RoundMode::CAST_NONE>(1.0f)", "numbers are cast to half with CAST_ODD"),
+        ("Cast<float, int32_t, RoundMode::CAST_TRUNC>(1.0f)", "numbers are cast to int32_t with CAST_ROUND"),
+        ("ScalarCast<float, int16_t, RoundMode::CAST_RINT>(1.0f)", "numbers are cast to half or int32_t"),
+    ],
+)
+def test_casts_of_numbers_that_there_are_not_are_named(tmp_path, written, words):
+    path = tmp_path / "cast.cpp"
+    path.write_text(
+        '#include "kernel_operator.h"\nusing namespace AscendC;\n'
+        f"__global__ __aicore__ void kernel(GM_ADDR x) {{ *(__gm__ float*)x = float({written}); }}\n"
+    )
+    with pytest.raises(CompilationError, match=words):
+        ascendc.compile(path, product="910b")

@@ -6,6 +6,11 @@ namespace npusim {
 
 inline uint8_t* workspace = nullptr;
 
+struct Whole {
+  int64_t value;
+  template <class T, class = std::enable_if_t<std::is_integral_v<T>>> constexpr Whole(T from) : value(int64_t(from)) {}
+};
+
 struct BlockIndex {
   operator int64_t() const { return self->block; }
 };
@@ -91,23 +96,30 @@ inline GM_ADDR GetSysWorkSpacePtr() {
 inline GM_ADDR GetUserWorkspace(GM_ADDR pointer) { return pointer; }
 
 inline float ToFloat(const bfloat16_t& value) { return float(value); }
-// Of the scalar unit, from float. ASSUMED: what no int32_t holds is clamped, NaN is 0, as Cast makes of them.
+// Of the scalar unit: a number to half, towards the odd neighbour, or to int32_t. ASSUMED: what no int32_t holds is clamped,
+// NaN is 0, as Cast makes of them.
 template <class T, class U, RoundMode mode> inline U ScalarCast(T value) {
-  static_assert(std::is_same_v<T, float> && (std::is_same_v<U, half> || std::is_same_v<U, int32_t>),
-                "ScalarCast and Cast of a number are from float to half or int32_t");
+  static_assert(std::is_same_v<U, half> || std::is_same_v<U, int32_t>, "numbers are cast to half or int32_t");
+  float from = value;
   if constexpr (std::is_same_v<U, half>) {
-    static_assert(mode == RoundMode::CAST_RINT || mode == RoundMode::CAST_NONE,
-                  "ScalarCast to half is modelled with CAST_RINT and CAST_NONE");
-    return U(value);
+    static_assert(mode == RoundMode::CAST_ODD, "numbers are cast to half with CAST_ODD");
+    half nearest = half(from);
+    if (float(nearest) == from || from != from) return nearest;
+    uint16_t bits;
+    memcpy(&bits, &nearest, sizeof bits);
+    bits -= __builtin_fabsf(float(nearest)) > __builtin_fabsf(from);  // towards zero
+    bits |= 1;
+    memcpy((void*)&nearest, &bits, sizeof bits);
+    return nearest;
   } else {
-    double x = double(value), whole = 0;
-    switch (mode) {
-      case RoundMode::CAST_FLOOR: whole = __builtin_floor(x); break;
-      case RoundMode::CAST_CEIL: whole = __builtin_ceil(x); break;
-      case RoundMode::CAST_ROUND: whole = __builtin_round(x); break;
-      case RoundMode::CAST_TRUNC: whole = __builtin_trunc(x); break;
-      default: whole = __builtin_rint(x);
-    }
+    static_assert(mode == RoundMode::CAST_ROUND || mode == RoundMode::CAST_CEIL || mode == RoundMode::CAST_FLOOR ||
+                      mode == RoundMode::CAST_RINT,
+                  "numbers are cast to int32_t with CAST_ROUND, CAST_CEIL, CAST_FLOOR or CAST_RINT");
+    double x = double(from);
+    double whole = mode == RoundMode::CAST_FLOOR  ? __builtin_floor(x)
+                   : mode == RoundMode::CAST_CEIL  ? __builtin_ceil(x)
+                   : mode == RoundMode::CAST_ROUND ? __builtin_round(x)
+                                                   : __builtin_rint(x);
     return x != x ? 0 : whole >= 2147483647.0 ? INT32_MAX : whole <= -2147483648.0 ? INT32_MIN : U(whole);
   }
 }
@@ -144,12 +156,8 @@ inline constexpr auto Ceil(A value, B by) {
 template <class A, class B> inline constexpr auto CeilDivision(A value, B by) { return (value + by - 1) / by; }
 template <class A, class B> inline constexpr auto AlignUp(A value, B by) { return (value + by - 1) / by * by; }
 // A kernel's own functions of these names are preferred, as they need no conversion to a class.
-struct Whole {
-  int64_t value;
-  template <class T, class = std::enable_if_t<std::is_integral_v<T>>> constexpr Whole(T from) : value(int64_t(from)) {}
-};
-inline constexpr int64_t CeilDiv(Whole value, Whole by) { return CeilDivision(value.value, by.value); }
-inline constexpr int64_t CeilAlign(Whole value, Whole by) { return AlignUp(value.value, by.value); }
+inline constexpr int64_t CeilDiv(npusim::Whole value, npusim::Whole by) { return CeilDivision(value.value, by.value); }
+inline constexpr int64_t CeilAlign(npusim::Whole value, npusim::Whole by) { return AlignUp(value.value, by.value); }
 
 #define PRINTF(...) ::npusim::print(__VA_ARGS__)
 template <class... A> inline void printf(const char* format, A... values) { npusim::print(format, values...); }
