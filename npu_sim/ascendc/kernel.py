@@ -21,7 +21,7 @@ from npu_sim.ascendc.control import MAX_CORES, Status
 from npu_sim.ascendc.machine import Cores
 from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
-from npu_sim.ascendc.run import SourceRun, located
+from npu_sim.ascendc.run import SourceRun, launches_of, located
 from npu_sim.ascendc.source import Kind, Source, parameter_names, read_source, without_text
 from npu_sim.budget import reserve
 from npu_sim.debug.execution import Execution
@@ -29,12 +29,9 @@ from npu_sim.engines.numerics import options_of
 from npu_sim.errors import InputFileError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
-from npu_sim.program.launch import CoreKind, Launch
-from npu_sim.program.positions import TPosition
-from npu_sim.program.recorded import launch_of_parts
+from npu_sim.program.launch import CoreKind
 from npu_sim.report.explain import own_recorder
 
-_POSITION_BITS = 5
 _SCRATCHES = 3
 """Of UB's size, of each vector core."""
 _MOST_BLOCKS = 65_535
@@ -271,7 +268,7 @@ class SourceKernel:
                 stopped_by, printed = self._serve(process, cores, chip)
             finally:
                 cores.close()
-            launches = _launches(self.name, cores, counts, arguments, auto_sync=syncs)
+            launches = launches_of(self.name, cores, counts, arguments, auto_sync=syncs)
             if stopped_by is None and computes and not cores.refused:
                 arguments.store(memory, cores.may_have_stored)
                 after = {} if before is None else _contents(arguments, memory)
@@ -483,31 +480,3 @@ def _describe(
         setattr(control, name, getattr(core, name))
     control.fb_bytes = core.quantisation_bytes
     control.tiling_key = tiling_key
-
-
-def _launches(
-    name: str, cores: Cores, counts: dict[CoreKind, int], arguments: Arguments, *, auto_sync: bool
-) -> tuple[Launch, ...]:
-    """Return what ran as a launch."""
-    names = {number: _buffer_name(number) for number in cores.buffers}
-    lines = cores.lines
-    launch = launch_of_parts(
-        name,
-        cores.programs,
-        arguments.gm,
-        core_kind=next(iter(counts)),
-        vectors=counts["vector"] // counts["cube"] if len(counts) > 1 else 0,
-        crosses=cores.crosses,
-        lines=lines,
-        buffers=names,
-        sites={number: str(line) for number, line in lines.items()},
-        auto_sync=auto_sync,
-        plain_stores=cores.plain_stores,
-    )
-    return (launch,)
-
-
-def _buffer_name(number: int) -> str:
-    position = number & ((1 << _POSITION_BITS) - 1)
-    names = {int(member): member.name for member in TPosition}
-    return f"{names.get(position, 'scratch')}#{number >> _POSITION_BITS}"

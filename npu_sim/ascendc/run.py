@@ -6,12 +6,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 
+from npu_sim.ascendc.arguments import Arguments
+from npu_sim.ascendc.machine import Cores
 from npu_sim.ascendc.process import KernelError
-from npu_sim.program.launch import Launch, SourceLine, stored_plainly
+from npu_sim.program.launch import CoreKind, Launch, SourceLine, stored_plainly
+from npu_sim.program.positions import TPosition
+from npu_sim.program.recorded import launch_of_parts
 from npu_sim.program.violation import Violation
 from npu_sim.report.beginnings import is_open
 from npu_sim.report.explain import Explanation
 from npu_sim.report.kernel_run import KernelRun
+
+_POSITION_BITS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,34 @@ def located(violations: Iterable[Violation], launches: tuple[Launch, ...]) -> tu
         )
         for found in violations
     )
+
+
+def launches_of(
+    name: str, cores: Cores, counts: dict[CoreKind, int], arguments: Arguments, *, auto_sync: bool
+) -> tuple[Launch, ...]:
+    """Return what ran on cores, so many of each kind, as a launch."""
+    names = {number: _buffer_name(number) for number in cores.buffers}
+    lines = cores.lines
+    launch = launch_of_parts(
+        name,
+        cores.programs,
+        arguments.gm,
+        core_kind=next(iter(counts)),
+        vectors=counts["vector"] // counts["cube"] if len(counts) > 1 else 0,
+        crosses=cores.crosses,
+        lines=lines,
+        buffers=names,
+        sites={number: str(line) for number, line in lines.items()},
+        auto_sync=auto_sync,
+        plain_stores=cores.plain_stores,
+    )
+    return (launch,)
+
+
+def _buffer_name(number: int) -> str:
+    position = number & ((1 << _POSITION_BITS) - 1)
+    names = {int(member): member.name for member in TPosition}
+    return f"{names.get(position, 'scratch')}#{number >> _POSITION_BITS}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -69,6 +69,7 @@ def program_bytes(launches: Sequence[Launch], product: Product) -> bytes:
                 "sites": launch.sites,
                 "lines": launch.lines,
                 "buffers": launch.buffers,
+                "plain_stores": launch.plain_stores,
             }
         )
     tensors = [
@@ -162,6 +163,7 @@ class _Reader:
             sites=_numbered(one["sites"], _text),
             lines=_numbered(one["lines"], _line),
             buffers=_numbered(one["buffers"], _text),
+            plain_stores=tuple(map(_range, _list(one.get("plain_stores", [])))),
         )
 
     def _rows(self, count: int) -> np.ndarray:
@@ -200,6 +202,11 @@ def _whole(value: Any, limit: int) -> int:
 def _line(value: Any) -> SourceLine:
     file, line, function = _list(value)
     return SourceLine(_text(file), _whole(line, 1 << 31), _text(function))
+
+
+def _range(value: Any) -> tuple[int, int]:
+    begin, end = _list(value)
+    return _whole(begin, _GM_BYTES), _whole(end, _GM_BYTES)
 
 
 def _numbered(value: Any, made: Callable[[Any], Any]) -> dict[int, Any]:

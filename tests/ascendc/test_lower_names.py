@@ -39,14 +39,15 @@ extern "C" __global__ __aicore__ void copies(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
   copy_ubuf_to_gm_align_b16(y, p.at<void>(0), 0, 4, 24, 0, 0, 1, 16);
   copy_ubuf_to_gm(z, p.at<void>(2048), 0, 1, 6, 0, 0);
 }
-#define TWO(name) v##name(c, a, b, 2, 1, 1, 1, 8, 8, 8); pipe_barrier(PIPE_V); c += 128
-#define ONE(name) v##name(c, a, 2, 1, 1, 8, 8); pipe_barrier(PIPE_V); c += 128
-#define NUMBER(name, value) v##name(c, a, value, 2, 1, 1, 8, 8); pipe_barrier(PIPE_V); c += 128
+// of 8 blocks of `a` every second, of `b` the first again and again in a repeat; results 9 blocks apart
+#define TWO(name) v##name(c, a, b, 2, 1, 2, 0, 9, 16, 8); pipe_barrier(PIPE_V); c += 144
+#define ONE(name) v##name(c, a, 2, 1, 2, 9, 16); pipe_barrier(PIPE_V); c += 144
+#define NUMBER(name, value) v##name(c, a, value, 2, 1, 2, 9, 16); pipe_barrier(PIPE_V); c += 144
 extern "C" __global__ __aicore__ void floats(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
   Places p;
-  auto *a = p.at<float>(0), *b = p.at<float>(512), *c = p.at<float>(1024);
-  copy_gm_to_ubuf(a, x, 0, 1, 16, 0, 0);
+  auto *a = p.at<float>(0), *b = p.at<float>(1024), *c = p.at<float>(2048);
+  copy_gm_to_ubuf(a, x, 0, 1, 32, 0, 0);
   copy_gm_to_ubuf(b, y, 0, 1, 16, 0, 0);
   BOTH(MTE2, V);
   set_mask_norm();
@@ -55,9 +56,9 @@ extern "C" __global__ __aicore__ void floats(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
   ONE(abs); ONE(exp); ONE(ln); ONE(sqrt); ONE(relu);
   NUMBER(adds, 2.5f); NUMBER(muls, 2.5f);
   set_vector_mask((uint64_t)0, (uint64_t)0xF0);
-  vector_dup(c - 128, -1.0f, 2, 1, 1, 8, 8);
+  vector_dup(c - 144, -1.0f, 2, 1, 0, 9, 0);
   BOTH(V, MTE3);
-  copy_ubuf_to_gm(z, p.at<void>(1024), 0, 1, 13 * 16, 0, 0);
+  copy_ubuf_to_gm(z, p.at<void>(2048), 0, 26, 8, 1, 0);
 }
 extern "C" __global__ __aicore__ void bits(GM_ADDR x, GM_ADDR z) {
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
@@ -103,6 +104,7 @@ extern "C" __global__ __aicore__ void refused(GM_ADDR x, int what) {
   if (what == 0) AscendCUtils::SetOverflow(1);
   if (what == 1) AscendCUtils::SetOverflow(0);
   if (what == 2) scatter_vnchwconv_b32(VA1, VA2, 1, 0, 0);
+  if (what == 4) { SetAtomicMax<float>(); SetAtomicType<half>(); }
   if (what == 3) copy_gm_to_ubuf_align_b32(p.at<void>(0), x, 0, 1, 4, 0, 7, 0, 0);
 }
 """
@@ -133,9 +135,11 @@ def test_copies_count_blocks_and_aligned_ones_bytes_of_global_memory(source):
 
 def test_vector_instructions_take_the_mask_that_is_set(source):
     rng = np.random.default_rng(1)
-    x, y = (rng.uniform(0.5, 4, 128).astype(np.float32) for _ in range(2))
+    given_x, given_y = (rng.uniform(0.5, 4, count).astype(np.float32) for count in (256, 128))
     z = np.zeros((13, 128), np.float32)
-    call(source, "floats", x, y, z, outputs=[2])
+    call(source, "floats", given_x, given_y, z, outputs=[2])
+    x = given_x.reshape(16, 2, 8)[:, 0].reshape(-1)
+    y = np.tile(given_y.reshape(2, 8, 8)[:, :1], (1, 8, 1)).reshape(-1)
     exact = x.astype(np.float64)
     expected = [x + y, x - y, x * y, x / y, np.maximum(x, y), np.minimum(x, y), x]
     expected += [np.exp(exact), np.log(exact), np.sqrt(exact), x, x + np.float32(2.5), x * np.float32(2.5)]
@@ -170,6 +174,7 @@ def test_conversions(source):
         ("310p", 0, "AscendCUtils::SetOverflow must leave the mode in which the cores begin, 0"),
         ("910b", 2, "scatter_vnchwconv must name pairs of registers, not VA1 and VA2"),
         ("910b", 3, "copy_gm_to_ubuf_align_b32 is modelled without padding"),
+        ("910b", 4, "SetAtomicType must be the type of atomic stores that is set, not change it"),
     ],
 )
 def test_what_is_not_modelled_is_refused_by_name(source, product, what, words):
@@ -290,7 +295,10 @@ extern "C" __global__ __aicore__ void others(GM_ADDR x) {
   out[3] = CeilDiv(uint32_t(9), 4) + (third.bits == 0x3EAB);
   out[4] = CeilDiv(9u, 0);  // its own, whatever it is called with
   ENABLE_PRINTF();
+  SetAtomicType<half>();
+  SetAtomicAdd<float>();
   SetAtomicType<float>();
+  SetAtomicNone();
 }
 """
 

@@ -14,6 +14,7 @@ from npu_sim.engines.hazards import run_hazards
 from npu_sim.errors import ShapeError
 from npu_sim.program.violation import Kind
 from npu_sim.report.explain import recording
+from npu_sim.report.program_file import program_bytes, program_of
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -133,6 +134,15 @@ def test_a_later_launch_finds_the_bytes_written(source):
     before = replace(launch, plain_stores=())
     kinds = [found.kind for found in run_hazards([before, again], run.product, outputs=[])]
     assert kinds == [Kind.READ_UNINITIALISED]
+
+
+def test_a_stored_program_knows_the_bytes(source):
+    run = call(source, np.zeros(5000, np.int32), 0, 5000)
+    stored = program_of(program_bytes(run.launches, run.product))
+    assert stored.launches[0].plain_stores == run.launches[0].plain_stores
+    assert run_hazards(stored.launches, stored.product, outputs=["y", "z"]) == []
+    others = replace(stored.launches[0], plain_stores=())
+    assert [one.kind for one in run_hazards(others, stored.product, outputs=["y", "z"])] == [Kind.OUTPUT_HOLE]
 
 
 @pytest.mark.parametrize("writes", [0, 1])

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+namespace AscendC {
+namespace tiling {
 // Structures of a tiling begin at multiples of 8 within others.
 struct alignas(8) TCubeTiling {
   int32_t usedCoreNum, M, N, Ka, Kb;
@@ -18,11 +20,9 @@ struct alignas(8) TCubeTiling {
   int32_t CLayoutInfoB, CLayoutInfoS1, CLayoutInfoN, CLayoutInfoG, CLayoutInfoS2;
   int32_t BatchNum, mxTypePara;
 };
-namespace AscendC {
-namespace tiling {
-struct TCubeTiling : ::TCubeTiling {};
 }  // namespace tiling
 }  // namespace AscendC
+using AscendC::tiling::TCubeTiling;
 static_assert(sizeof(TCubeTiling) == 50 * sizeof(int32_t), "TCubeTiling");
 
 struct alignas(8) SoftMaxTiling {

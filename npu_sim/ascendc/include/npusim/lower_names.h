@@ -39,9 +39,6 @@ inline void TransDataTo5HDImpl(T* const (&dst)[16], T* const (&src)[16], const T
   npusim::trans_data<T>(
       here, [&](int i) { return uint64_t(dst[i]); }, [&](int i) { return uint64_t(src[i]); }, p);
 }
-
-// Of the type alone: SetAtomicAdd sets both.
-template <class T> inline void SetAtomicType() {}
 }  // namespace AscendC
 
 template <class T>

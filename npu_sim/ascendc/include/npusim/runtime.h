@@ -99,6 +99,7 @@ struct Core : Registers {
   int64_t cleaned = -1, cleaned_at = 0;  // the line of the data cache that was cleaned last (signals.h), and when
   std::vector<int64_t> known;   // of each word (signals.h): how many stores to it this core has seen
   int64_t row_count = 0;
+  int64_t atomic = 0;           // type of atomic stores, NONE: they are plain
   uint64_t va[8][8] = {};       // registers of eight addresses each (lower_names.h)
 };
 
@@ -576,7 +577,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   if (at == MAP_FAILED) return 4;
   gm = (uint8_t*)at;
   place_lists();
-  mprotect(gm, control->gm_bytes, PROT_READ);
+  if (mprotect(gm, control->gm_bytes, PROT_READ)) control->stores[control->store_count++] = {0, control->gm_bytes};
   the_kernel = kernel;
   handed_over = milliseconds();
   catch_signals();

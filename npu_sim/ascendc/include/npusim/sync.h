@@ -196,15 +196,22 @@ inline void SyncAll(const GlobalTensor<int32_t>&, const LocalTensor<int32_t>&, i
 constexpr uint16_t SYNC_AIC_FLAG = 11, SYNC_AIV_FLAG = 12, SYNC_AIC_AIV_FLAG = 13, SYNC_AIV_ONLY_ALL = 14;
 
 template <class T> inline void SetAtomicAdd(Here here = Here::now()) {
-  npusim::emit_set_atomic(here, npusim::number<T>());
+  npusim::emit_set_atomic(here, npusim::self->atomic = npusim::number<T>());
 }
 template <class T> inline void SetAtomicMax(Here here = Here::now()) {
-  npusim::emit_set_atomic_max(here, npusim::number<T>());
+  npusim::emit_set_atomic_max(here, npusim::self->atomic = npusim::number<T>());
 }
 template <class T> inline void SetAtomicMin(Here here = Here::now()) {
-  npusim::emit_set_atomic_min(here, npusim::number<T>());
+  npusim::emit_set_atomic_min(here, npusim::self->atomic = npusim::number<T>());
 }
-inline void SetAtomicNone(Here here = Here::now()) { npusim::emit_set_atomic(here, npusim::data::NONE); }
+inline void SetAtomicNone(Here here = Here::now()) {
+  npusim::emit_set_atomic(here, npusim::self->atomic = npusim::data::NONE);
+}
+// The others set the type too, so that it may be said once more.
+template <class T> inline void SetAtomicType(Here here = Here::now()) {
+  if (npusim::self->atomic != npusim::data::NONE && npusim::self->atomic != npusim::number<T>())
+    npusim::refuse(here, "SetAtomicType must be the type of atomic stores that is set, not change it");
+}
 inline void DisableDmaAtomic(Here here = Here::now()) { SetAtomicNone(here); }
 
 inline void SetHF32Mode(bool on, Here here = Here::now()) { npusim::emit_set_hf32(here, on); }
