@@ -336,9 +336,9 @@ class _Run:
                 stalls[pipe] = clocks[core, AT_STALL:][: 8 * CAUSES].reshape(8, CAUSES)[pipe]
 
     def _turn(self, phase: int, contended: bool, cores: list[int]) -> TurnClocks:
-        turn = TurnClocks(
-            self.launch, phase, self._cost(contended), self.product.cost.cross_core_cycles, self._violation
-        )
+        chip = self.product.cost
+        latencies = chip.cross_core_cycles, chip.phase_barrier_cycles
+        turn = TurnClocks(self.launch, phase, self._cost(contended), *latencies, self._violation)
         assert self.cross_flags is not None
         turn.run_phase(self.states, self.shown_cores, self.cross_flags, dict(self.row_counts), cores)
         return turn

@@ -28,7 +28,7 @@ from npu_sim.engines.turns import run_by_turns
 from npu_sim.errors import ProgramError
 from npu_sim.isa.issue import CORE_STATE_LENGTH
 from npu_sim.isa.row import empty_rows, join_rows
-from npu_sim.program.cross_core import CrossCoreFlags
+from npu_sim.program.cross_core import CrossCoreFlags, is_for_all
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import issued_chunks
 from npu_sim.program.violation import Violation
@@ -68,8 +68,8 @@ class TurnClocks:
     launch : Launch
     phase : int
     cost : COST[1]
-    cross_core_cycles : int
-        From the set of a flag to the core that waits.
+    cross_core_cycles, barrier_cycles : int
+        From the set of a flag to the core that waits; of a flag of all cores, which is a SyncAll.
     violation : callable
         From code, row, number and core to what is wrong.
     """
@@ -80,10 +80,11 @@ class TurnClocks:
         phase: int,
         cost: np.ndarray,
         cross_core_cycles: int,
+        barrier_cycles: int,
         violation: Callable[[int, np.void, int, int], Violation],
     ) -> None:
         self._launch, self._phase, self._cost = launch, phase, cost
-        self._cross_core_cycles, self._violation = cross_core_cycles, violation
+        self._cross_core_cycles, self._barrier_cycles, self._violation = cross_core_cycles, barrier_cycles, violation
         self._no_spans = np.zeros((0, 2), np.int64)
         self._shown: frozenset[int] = frozenset()
         self.clocks = np.empty((launch.core_count, CLOCK_WORDS), np.int64)
@@ -174,7 +175,8 @@ class TurnClocks:
         self._go_on(core)
         self.run(core, row, number)
         token = np.zeros(1 + PARTS, np.int64)
-        cross_set(self.clocks[core], int(row["pipe"][0]), self._cross_core_cycles, token)
+        cycles = self._barrier_cycles if is_for_all(row) else self._cross_core_cycles
+        cross_set(self.clocks[core], int(row["pipe"][0]), cycles, token)
         return Token(core, self._phase, number - self._first_rows.get(core, 0), token)
 
     def wait(self, core: int, row: np.ndarray, number: int, tokens: Sequence[Token]) -> None:

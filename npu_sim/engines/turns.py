@@ -1,7 +1,8 @@
 """Cores that run by turns: each until it waits for a flag of another core that is not set (`Launch.by_turns`).
 
-The order is always the same: a core goes on as far as it can, those whose flag was set stand behind the others. What an
-engine does with the rows is its own (`Driver`).
+The order is always the same: a core goes on as far as it can, those whose flag was set stand behind the others. Behind
+a flag of all cores of a kind, which is a SyncAll, all that can go on do so in the order of their numbers, as they
+began. What an engine does with the rows is its own (`Driver`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from npu_sim.isa.row import join_rows
-from npu_sim.program.cross_core import SETS, CrossCoreFlags, Mark, Waiting, is_cross_core
+from npu_sim.program.cross_core import SETS, CrossCoreFlags, Mark, Waiting, is_cross_core, is_for_all
 from npu_sim.program.violation import Violation
 
 
@@ -105,6 +106,10 @@ def run_by_turns(
                 found += flags.set(Mark(core.number, number, row[0], driver.set(core.number, row, number)))
                 freed = [other for other, (_, one) in held.items() if flags.has(other, one.row)]
                 ready.extend(held.pop(other)[0] for other in freed)
+                if freed and is_for_all(row):
+                    core.at += 1
+                    ready = deque(sorted((core, *ready), key=lambda one: one.number))
+                    break
             else:
                 answer = flags.take(core.number, row[0])
                 if answer is None:

@@ -239,6 +239,11 @@ def undeclared_crossings(rows: np.ndarray, launch: Launch) -> list[Violation]:
     ]
 
 
+def is_for_all(row: np.ndarray) -> bool:
+    """Return whether a row, INSTR[1], sets the flag of all cores of a kind, as SyncAll does."""
+    return bool(row["op"][0] == Op.CROSS_CORE_SET_FLAG and row["value"][0] == 0)
+
+
 def is_cross_core(rows: np.ndarray) -> np.ndarray:
     """Return which rows set or wait for flags of other cores, bool[n]."""
     marks: np.ndarray = np.isin(rows["op"], (*SETS, *WAITS))

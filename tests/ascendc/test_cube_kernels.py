@@ -50,7 +50,7 @@ __aicore__ inline LocalTensor<float> product(GM_ADDR a, GM_ADDR b) {
   p.l1H = 1; p.l1W = 32; p.channelSize = 32; p.kExtension = 32; p.mExtension = 32;
   LoadData(a2, a1, p);
   p.enTranspose = true;
-  LoadData(b2, b1, p);
+  LoadDataImpl(b2, b1, p);  // as convolutions call it
   SetFlag<HardEvent::MTE1_M>(EVENT_ID0); WaitFlag<HardEvent::MTE1_M>(EVENT_ID0);
   Mmad(sums, a2, b2, MmadParams(32, 32, 32, false, 0, false, false, false));
   SetFlag<HardEvent::M_FIX>(EVENT_ID0); WaitFlag<HardEvent::M_FIX>(EVENT_ID0);
@@ -176,7 +176,7 @@ __global__ __aicore__ void fused(GM_ADDR a, GM_ADDR b, GM_ADDR workspace, GM_ADD
     LoadData(a2, a1, LoadData2DParams(0, 1, 1, 0, 0, false, 0));
     LoadData(b2, b1, LoadData2DParams(0, 1, 1, 0, 0, true, 0));
     SetFlag<HardEvent::MTE1_M>(0); WaitFlag<HardEvent::MTE1_M>(0);
-    Mmad(l0c, a2, b2, MmadParams(16, 16, 16, false, 0, false, false, false));
+    MmadImpl(l0c, a2, b2, MmadParams(16, 16, 16, false, 0, false, false, false));
     SetFlag<HardEvent::M_FIX>(0); WaitFlag<HardEvent::M_FIX>(0);
     Fixpipe(sums[block * 256], l0c, FixpipeParamsV220(16, 16, 16, 16, false));
     SetSyncBaseAddr(uint64_t(faulty));

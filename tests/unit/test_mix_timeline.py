@@ -34,6 +34,17 @@ def test_a_core_waits_until_the_flag_arrives():
     assert result.critical_parts["MTE2"] > one.critical_parts["MTE2"]
 
 
+def test_a_flag_of_all_cores_takes_as_long_as_a_barrier_between_phases():
+    def program(core, phase):
+        return [sets(0, 1), waits(1), load_l1(7)]
+
+    result = run_timeline(mixed(program, blocks=3, vectors=0, crosses=True), CHIP)
+    one = run_timeline(mixed(lambda core, phase: [load_l1(7)], blocks=3, vectors=0), CHIP)
+    longer = result.total_cycles - one.total_cycles - CHIP.cost.phase_barrier_cycles
+    assert 0 < longer <= 4 * CHIP.cost.flag_cycles
+    assert CHIP.cost.phase_barrier_cycles > LATENCY + 4 * CHIP.cost.flag_cycles
+
+
 @pytest.mark.parametrize("vectors", [1, 2])
 def test_parts_and_stalls_add_up(vectors):
     result = run_timeline(mixed(relay(3, vectors=vectors), vectors=vectors, phases=2), CHIP)

@@ -2,6 +2,7 @@
 // vector instructions and copies as its compiler names them. Strides in blocks; the mask is that of SetVectorMask.
 #pragma once
 #include "npusim/arrange.h"
+#include "npusim/cube.h"
 #include "npusim/library.h"
 
 namespace npusim {
@@ -38,6 +39,15 @@ inline void TransDataTo5HDImpl(T* const (&dst)[16], T* const (&src)[16], const T
                                Here here = Here::now()) {
   npusim::trans_data<T>(
       here, [&](int i) { return uint64_t(dst[i]); }, [&](int i) { return uint64_t(src[i]); }, p);
+}
+template <class C, class A, class B>
+inline void MmadImpl(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b, const MmadParams& p,
+                     Here here = Here::now()) {
+  Mmad(c, a, b, p, here);
+}
+template <class T, class P>
+inline void LoadDataImpl(const LocalTensor<T>& dst, const LocalTensor<T>& src, const P& p, Here here = Here::now()) {
+  LoadData(dst, src, p, here);
 }
 }  // namespace AscendC
 

@@ -364,6 +364,10 @@ template <class F> inline void for_targets(const Core& core, int mode, F visit) 
   }
 }
 
+// Whether the turns begin anew with the first core.
+inline bool from_first = false;
+
+// Behind a flag of all cores of a kind, that is, a SyncAll, they go on in the order of their numbers, as they began.
 inline void cross_set(int mode, int flag) {
   control->crosses = 1;
   self->sets[mode][flag]++;
@@ -371,10 +375,18 @@ inline void cross_set(int mode, int flag) {
   for_setters(*self, mode, [&](Core& core) { all = all && core.sets[mode][flag]; });
   if (!all) return;
   for_setters(*self, mode, [&](Core& core) { core.sets[mode][flag]--; });
+  bool freed = false;
   for_targets(*self, mode, [&](Core& core) {
     core.counters[flag]++;
-    if (core.wait == Wait::FLAG && core.awaited == flag) core.wait = Wait::NONE;
+    if (core.wait != Wait::FLAG || core.awaited != flag) return;
+    core.wait = Wait::NONE;
+    freed = true;
   });
+  if (mode != 0 || !freed) return;
+  from_first = true;
+  end_lot(Status::ROWS);
+  swapcontext(&self->context, &scheduler);
+  hand_over_lots();
 }
 
 inline void cross_wait(int flag) {
@@ -594,6 +606,8 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
       swapcontext(&scheduler, &self->context);
       moved = true;
       ended += self->wait == Wait::ENDED;
+      if (from_first) i = -1;
+      from_first = false;
     }
     if (moved || look_again(seen, rounds)) continue;
     const Core* stuck = nullptr;
