@@ -23,6 +23,7 @@ from npu_sim.ascendc.operator_types import Types, with_numbers
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
 from npu_sim.ascendc.source import ASKS_FOR_SIDE, Kind, Source, without_attributes
+from npu_sim.ascendc.task_type import SAYS_TASK_TYPES
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
 from npu_sim.ascendc.vector_header import vector_header
 from npu_sim.compilers import CompilationError, Compiler, find_compiler
@@ -177,7 +178,8 @@ class Build:
             *include,
             *(f"-D{define}" for define in self._defines),
         ]
-        if not (self._is_mixed and any(ASKS_FOR_SIDE.search(text) for text in self._own_texts())):
+        has_sides = self._is_mixed and SAYS_TASK_TYPES not in self._defines
+        if not (has_sides and any(ASKS_FOR_SIDE.search(text) for text in self._own_texts())):
             self._run(compiler, options, place, "main.cpp", "kernel")
             return
         kinds: tuple[Kind, ...] = ("cube", "vector")

@@ -23,6 +23,7 @@ from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, us
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, launches_of, located
 from npu_sim.ascendc.source import Kind, Source, parameter_names, read_source, without_text
+from npu_sim.ascendc.task_type import SAYS_TASK_TYPES, TaskTypes
 from npu_sim.budget import reserve
 from npu_sim.debug.execution import Execution
 from npu_sim.engines.numerics import options_of
@@ -58,12 +59,15 @@ class SourceKernel:
         defines: Sequence[str],
         include: Sequence[str | Path],
         definition: str | Path | None = None,
+        *,
+        several_in: range = range(0),
     ) -> None:
         self.source, self.name, self.kind = source, name, kind
+        self._task_types = TaskTypes((kind, source.vectors), several_in) if several_in else None
         self._defines, self._include = tuple(defines), tuple(include)
         self._definition = None if definition is None else Path(definition)
         # of the source and its headers as they were when they were first asked for
-        self._programs: dict[tuple[int, bool, Types], Path] = {}
+        self._programs: dict[tuple[int, bool, Types, Kind], Path] = {}
         self._known_types: dict[tuple[tuple[str | None, ...], int], Types] = {}
 
     @cached_property
@@ -93,15 +97,26 @@ class SourceKernel:
         MissingExtraError
             There is no compiler.
         """
-        return self._program(_product(product), self._types(types, tiling_key))
+        chip, known = _product(product), self._types(types, tiling_key)
+        return self._program(chip, known, self._kind_on(chip, known, tiling_key)[0])
 
-    def _program(self, product: Product, types: Types) -> Path:
-        key = product.npu_arch, product.core.is_split, types
+    def _program(self, product: Product, types: Types, kind: Kind) -> Path:
+        key = product.npu_arch, product.core.is_split, types, kind
         program = self._programs.get(key)
         if program is None or not program.exists():
-            build = Build(self.source, self.name, product, self.kind, self._defines, self._include, types)
-            program = self._programs[key] = build.program()
+            program = self._programs[key] = self._made(product, types, kind)
         return program
+
+    def _made(self, product: Product, types: Types, kind: Kind, *asked: str) -> Path:
+        defines = (*self._defines, *asked)
+        return Build(self.source, self.name, product, kind, defines, self._include, types).program()
+
+    def _kind_on(self, product: Product, types: Types, tiling_key: int) -> tuple[Kind, int]:
+        """Return which cores it is for with a tiling key, and the vector cores for each Cube core."""
+        if self._task_types is None or not product.core.is_split:
+            return self.kind, self.source.vectors
+        build = product.npu_arch, types
+        return self._task_types.of(tiling_key, build, lambda: self._made(product, types, self.kind, SAYS_TASK_TYPES))
 
     def _types(self, given: Sequence[str | None], tiling_key: int) -> Types:
         """Return the macros of its tensors' types, which must be its operator's, asked for or not, and of its key."""
@@ -245,16 +260,17 @@ class SourceKernel:
         chip = _product(product)
         all_given = [*given, *([] if tiling is None else [tiling_bytes(tiling)])]
         arguments = Arguments(self.name, self.parameters, all_given, ints("outputs", outputs))
-        counts = self._cores(chip, blocks)
-        if self.kind != "vector":
+        key, syncs, patience = _key(tiling_key), flag("auto_sync", auto_sync), _seconds(silence)
+        types = self._types(arguments.types(), key)
+        kind, vectors = self._kind_on(chip, types, key)
+        counts = self._cores(chip, blocks, kind, vectors)
+        if kind != "vector":
             # operands and results of Matmul objects that are in UB go through memory
             arguments.add_scratch(_SCRATCHES * counts.get("vector", 1) * chip.core.ub_bytes if len(counts) > 1 else 32)
-        key, syncs, patience = whole("tiling_key", tiling_key), flag("auto_sync", auto_sync), _seconds(silence)
         Accumulation.parse(accumulation, default_accumulation(chip, "fp16"))  # refused before anything is computed
         # what is compared with the arrays at the end is copied
         reserve(f"Memory of {self.name}, twice,", 2 * arguments.gm.total_bytes)
-        types = self._types(arguments.types(), key)
-        process = self._process(chip, arguments.gm.total_bytes, patience, types)
+        process = self._process(chip, arguments.gm.total_bytes, patience, types, kind)
         memory: npt.NDArray[np.uint8] = np.frombuffer(process.gm, np.uint8)
         recorder = own_recorder()
         after: dict[str, np.ndarray] = {}
@@ -302,9 +318,9 @@ class SourceKernel:
             recorder.add(lambda: replace(run.explanation, execution=execution))
         return run
 
-    def _process(self, product: Product, gm_bytes: int, silence: float, types: Types) -> Process:
+    def _process(self, product: Product, gm_bytes: int, silence: float, types: Types, kind: Kind) -> Process:
         """Return the program that runs the kernel, not started."""
-        return Process(self._program(product, types), gm_bytes, silence)
+        return Process(self._program(product, types, kind), gm_bytes, silence)
 
     def _serve(self, process: Process, cores: Cores, product: Product) -> tuple[KernelError | None, str]:
         """Take what the program hands over until it ends; return what stopped it, and what it printed."""
@@ -335,20 +351,26 @@ class SourceKernel:
             text = f"{error} ({self.name}, {product.name}{where})"
             return KernelError(text, error.line, error.core), "".join(printed)
 
-    def _cores(self, product: Product, blocks: int) -> dict[CoreKind, int]:
+    def _cores(self, product: Product, blocks: int, kind: Kind, vectors: int) -> dict[CoreKind, int]:
         """Return how many cores of each kind run the kernel; more blocks than cores take turns."""
         is_split = product.core.is_split
-        limit = product.vector_core_count if self.kind == "vector" else product.cube_core_count
+        limit = product.vector_core_count if kind == "vector" else product.cube_core_count
         if isinstance(blocks, bool) or not isinstance(blocks, int | np.integer) or not 1 <= blocks <= _MOST_BLOCKS:
             words = f"blocks must be in [1, {_MOST_BLOCKS}], not {shown(blocks)}"
             raise ShapeError(f"{words} ({self.name}, {product.name})")
         at_once = min(int(blocks), limit, MAX_CORES)
-        if self.kind == "mix" and is_split:
-            return {"cube": at_once, "vector": at_once * self.source.vectors}
-        return {"vector" if self.kind == "vector" else "cube": at_once}
+        if kind == "mix" and is_split:
+            return {"cube": at_once, "vector": at_once * vectors}
+        return {"vector" if kind == "vector" else "cube": at_once}
 
     def __repr__(self) -> str:
         return f"{self.name} of {self.source.path}"
+
+
+def _key(tiling_key: int) -> int:
+    """Return a tiling key as a word of 64 bits: kernels have them with and without sign."""
+    given = tiling_key - 2**64 if isinstance(tiling_key, int) and 2**63 <= tiling_key < 2**64 else tiling_key
+    return whole("tiling_key", given)
 
 
 def _seconds(silence: float) -> float:
@@ -389,7 +411,7 @@ def compile(
     include : sequence of path
         Directories of its own headers, beside the source's.
     kind : "vector", "cube", "mix" or None
-        Which cores it is for on products with separate ones; None: KERNEL_TASK_TYPE, else its names.
+        On products with separate cores, which it is for; None: KERNEL_TASK_TYPE (of the tiling key), else its names.
     product : str, Product or None
         For which to compile now; others are compiled when they are first called. None: the current product. A source
         that asks for the types of its arguments (``DTYPE_X``) or for its tiling key (``TILING_KEY_VAR``) is compiled
@@ -430,7 +452,8 @@ def compile(
     head = source.heads.get(kernel.partition("<")[0].rpartition("::")[2])
     if head is not None:
         source = replace(source, kind=head.kind, vectors=head.vectors)
-    made = SourceKernel(source, kernel, kind or source.kind, defines, include, definition)
+    lines = range(0) if head is None or kind is not None else head.several_in
+    made = SourceKernel(source, kernel, kind or source.kind, defines, include, definition, several_in=lines)
     if not made.asks_for_types and not made.asks_for_key:
         made.build(product)
     return made

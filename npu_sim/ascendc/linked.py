@@ -78,7 +78,7 @@ class LinkedKernel(SourceKernel):
     def _types(self, given: Sequence[str | None], tiling_key: int) -> Types:
         return Types()
 
-    def _process(self, product: Product, gm_bytes: int, silence: float, types: Types) -> Process:
+    def _process(self, product: Product, gm_bytes: int, silence: float, types: Types, kind: Kind) -> Process:
         if product.npu_arch != self._place.arch:
             raise ProductError(
                 f"{self.name} must run on what it was compiled for, __NPU_ARCH__ {self._place.arch}, not on "

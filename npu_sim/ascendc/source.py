@@ -8,7 +8,7 @@ with types of a host library in its head goes as a whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -92,12 +92,15 @@ class KernelHead:
     parameters : str
         As they are written, without comments.
     is_template : bool
+    several_in : range
+        Lines of its body if that has KERNEL_TASK_TYPEs of different kinds; then ``kind`` is what has the cores of all.
     """
 
     kind: Kind
     vectors: int
     parameters: str
     is_template: bool
+    several_in: range
 
     @property
     def names(self) -> list[str]:
@@ -151,10 +154,14 @@ def kernel_heads(code: str) -> dict[str, KernelHead]:
         body = _block_from(code, begin.end()) if begin else ""
         if not body and found[1] in heads:
             continue  # declared once more
-        own, own_vectors = _attributes(head) or _task_kind(body) or (kind, vectors)
+        said, named = _attributes(head), set(_TASK_KIND.findall(body))
+        own, own_vectors = said or cores_named(named) or (kind, vectors)
+        is_one = said or len({cores_named({name}) for name in named}) < 2
+        first = code.count("\n", 0, begin.end()) + 1 if begin else 0
+        several_in = range(0) if is_one else range(first, first + body.count("\n") + 1)
         parameters = " ".join(end[0][:-1].split()) if end else ""
         is_template = re.search(r"\btemplate\s*<", head) is not None
-        heads[found[1]] = KernelHead(own, own_vectors, parameters, is_template)
+        heads[found[1]] = KernelHead(own, own_vectors, parameters, is_template, several_in)
     return heads
 
 
@@ -235,9 +242,8 @@ def _bodies(code: str) -> list[tuple[int, int]]:
     return found
 
 
-def _task_kind(code: str) -> tuple[Kind, int] | None:
-    """Return which cores the KERNEL_TASK_TYPEs in ``code`` name, all of them together; None: there is none."""
-    named = set(_TASK_KIND.findall(code))
+def cores_named(named: Set[str]) -> tuple[Kind, int] | None:
+    """Return which cores the names of KERNEL_TASK_TYPEs (``AIV_ONLY``) mean, all of them together; None: none does."""
     for name, vectors in (("MIX_AIC_1_1", 1), ("MIX_AIC_1_2", 2)):
         if name in named:
             return "mix", vectors
@@ -277,7 +283,7 @@ def kind_of(code: str) -> tuple[Kind, int]:
     said = {own for found in _KERNEL.finditer(code) if (own := _attributes(_head_of(code, found.start()) + found[0]))}
     if said:
         return said.pop() if len(said) == 1 else ("mix", max(vectors for _, vectors in said))
-    if (told := _task_kind(code)) is not None:
+    if (told := cores_named(set(_TASK_KIND.findall(code)))) is not None:
         return told
     if "REGIST_MATMUL_OBJ" in code and not re.search(r"^\s*#\s*define\s+ASCENDC_CUBE_ONLY\b", code, re.MULTILINE):
         return "mix", 2

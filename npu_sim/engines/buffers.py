@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from npu_sim.engines import buffers_jit as jitted
+from npu_sim.engines.unused_reads import as_notes
 from npu_sim.isa.codes import Space
 from npu_sim.isa.footprint import empty_runs
 from npu_sim.isa.issue import CORE_STATE_LENGTH
@@ -80,7 +81,7 @@ def run_buffers(launch: Launch, product: Product) -> list[Violation]:
             for at, finding in enumerate(findings):
                 made = _violation(finding, rows, core, launch, product)
                 found.append(replace(made, left_out=left[finding[0]]) if last[finding[0]] == at else made)
-    return found
+    return as_notes(found, lambda _, core: _program(launch, core, buffer), product)
 
 
 def _program(launch: Launch, core: int, buffer: np.ndarray) -> np.ndarray:

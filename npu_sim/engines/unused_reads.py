@@ -1,4 +1,4 @@
-"""Uninitialised bytes of L1 that a load takes along and nothing uses: behind the last k or row of a fractal, say.
+"""Bytes of L1 that nobody wrote for a load that takes them along, and nothing uses: behind the last k, say.
 
 A LoadData moves whole fractals, so kernels whose k or m ends inside one read what nobody has written, and an Mmad of
 that k leaves it out; the bias table and the Fixpipe buffer are filled by 64 and 128 bytes, and n columns of them used.
@@ -31,8 +31,9 @@ from npu_sim.units import FRACTAL_BYTES
 
 _ROWS = 1 << 13
 """Rows behind a load that are looked at; a load whose elements live longer stays an error."""
-_FINDINGS = 100
+_FINDINGS = 1000
 """Findings that are looked into."""
+_UNUSED = (Kind.READ_UNINITIALISED, Kind.READ_STALE)
 _SIDE, _CARRIERS = 16, 256
 _L0 = (Space.L0A, Space.L0B)
 _TABLES = (Space.BT, Space.FB)
@@ -60,7 +61,7 @@ def as_notes(
             if _is_left_to_offsets(violation, rows(violation.launch, violation.core)[violation.row]):
                 text = f"{violation.detail}, if an offset leads there"
                 violation = replace(violation, kind=Kind.READ_BY_OFFSETS, detail=text)
-        elif violation.kind is Kind.READ_UNINITIALISED and violation.space is Space.L1 and looked < _FINDINGS:
+        elif violation.kind in _UNUSED and violation.space is Space.L1 and looked < _FINDINGS:
             looked += 1
             if _is_unused(violation, rows(violation.launch, violation.core), product):
                 text = f"{violation.detail}, and which no Mmad or Fixpipe uses"
@@ -93,7 +94,8 @@ def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool
     loaded = sum(run[3] * run[4] for run in runs[: max(count, 0)].tolist() if run[0] == Space.L1)
     if loaded <= violation.length:  # a load of nothing but such bytes was meant to load something
         return False
-    reached = _reached(rows[violation.row : violation.row + 1].copy(), violation, product)[space]
+    unwritten = violation.start + np.flatnonzero(_unwritten(violation, rows))
+    reached = _reached(rows[violation.row : violation.row + 1].copy(), unwritten, product)[space]
     for at in range(violation.row + 1, min(len(rows), violation.row + 1 + _ROWS)):
         count = int(footprint_at(rows, at, runs))
         for own, access, start, length, repeats, step in runs[: max(count, 0)].tolist():
@@ -108,13 +110,30 @@ def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool
     return len(rows) <= violation.row + 1 + _ROWS
 
 
-def _reached(row: np.ndarray, violation: Violation, product: Product) -> dict[int, npt.NDArray[np.bool_]]:
-    """Return which bytes of each space that loads fill from L1 hold what the bytes of a finding reach through one."""
+def _unwritten(violation: Violation, rows: np.ndarray) -> npt.NDArray[np.bool_]:
+    """Return which bytes of a finding are meant: between pieces of what is left of a row others may have written."""
+    meant = np.ones(violation.length, np.bool_)
+    if violation.other_row < 0:
+        return meant
+    runs = empty_runs()
+    between = rows[violation.other_row + 1 : violation.row]
+    for at in np.flatnonzero(between["dst_space"] == Space.L1):
+        count = int(footprint_at(between, int(at), runs))
+        for space, access, start, length, repeats, step in runs[: max(count, 0)].tolist():
+            if space != Space.L1 or access == READ:
+                continue
+            for first in start - violation.start + step * np.arange(repeats):
+                meant[max(first, 0) : max(first + length, 0)] = False
+    return meant
+
+
+def _reached(row: np.ndarray, unwritten: npt.NDArray[np.int64], product: Product) -> dict[int, npt.NDArray[np.bool_]]:
+    """Return which bytes of each space that loads fill from L1 hold what some bytes of L1 reach through one."""
     core = product.core
     outcomes = []
     for content in (0x00, 0x3C):
         l1, none = np.zeros(core.l1_bytes, np.uint8), np.zeros(0, np.uint8)
-        l1[violation.start : violation.start + violation.length] = content
+        l1[unwritten] = content
         l0a, l0b = np.zeros(core.l0a_bytes // 2, np.float32), np.zeros(core.l0b_bytes // 2, np.float32)
         bt, fb = np.zeros(core.bt_bytes, np.uint8), np.zeros(core.quantisation_bytes, np.uint8)
         staging = np.zeros(max(core.l0c_bytes // 4, 8192), np.float32)
@@ -133,7 +152,8 @@ def _reached(row: np.ndarray, violation: Violation, product: Product) -> dict[in
         if item == 1:  # elements themselves, of which the carriers of a fractal hold four each
             carriers, in_fractal = np.flatnonzero(before.view(np.uint8) != now.view(np.uint8)), 4 * _CARRIERS
         else:
-            carriers, in_fractal = np.flatnonzero(before != now), _CARRIERS
+            # by their bits: lanes that nobody specifies are NaN
+            carriers, in_fractal = np.flatnonzero(before.view(np.uint32) != now.view(np.uint32)), _CARRIERS
         fractal, rest = np.divmod(carriers, in_fractal)
         depth, line = np.divmod(rest, _SIDE)  # carriers are k-major, a fractal's lines of 32 bytes hold k
         first = fractal * FRACTAL_BYTES + line * (FRACTAL_BYTES // _SIDE) + depth * item

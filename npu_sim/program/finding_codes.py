@@ -37,7 +37,7 @@ CODES: dict[Kind, Code] = {
         "load the new tile before, or start the sum with cmatrixInitVal",
     ),
     Kind.READ_UNUSED: Code(
-        "advice", "initcheck", "Loads bytes that nothing has written and that no Mmad uses",
+        "advice", "initcheck", "Loads bytes that nothing has written for it and that no Mmad uses",
         "nothing has to be done; fill them if a later k or m takes them in",
     ),
     Kind.READ_BY_OFFSETS: Code(

@@ -2,6 +2,7 @@
 // of a chip.
 #pragma once
 #include "npusim/system.h"
+#include "npusim/task_type.h"
 
 namespace npusim {
 struct CoreType {

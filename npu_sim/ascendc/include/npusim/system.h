@@ -45,8 +45,6 @@ template <class T, class = std::enable_if_t<std::is_same_v<T, float>>> inline fl
   return __builtin_sqrtf(value);
 }
 
-#define KERNEL_TASK_TYPE_DEFAULT(...)
-#define KERNEL_TASK_TYPE(...)
 #define TILING_KEY_IS(key) (::npusim::control->tiling_key == (key))
 #define ENABLE_DETERMINISTIC(...)
 #define REGISTER_NONE_TILING
