@@ -141,6 +141,7 @@ class Arguments:
         self._bytes: dict[int, bytes] = {}
         self._lists: dict[int, list[tuple[np.ndarray, GmTensor]]] = {}
         self.scratch = -1
+        self._tables: tuple[GmTensor, npt.NDArray[np.uint8]] | None = None
         if len(given) > MAX_ARGUMENTS:
             raise ShapeError(f"arguments of {kernel} must be at most {MAX_ARGUMENTS}, not {len(given)}")
         self._shared: dict[int, GmTensor] = {}
@@ -161,6 +162,10 @@ class Arguments:
     def add_scratch(self, byte_count: int) -> None:
         """Give the library memory of its own behind the arguments."""
         self.scratch = self.gm.add("library", byte_count, initialised=False).address
+
+    def add_tables(self, data: npt.NDArray[np.uint8]) -> None:
+        """Give the data of the kernel's program a place behind the arguments."""
+        self._tables = self.gm.add("tables", len(data), initialised=True), data
 
     def _place(self, number: int, value: Any) -> None:
         name = self._names[number]
@@ -212,7 +217,11 @@ class Arguments:
         """Fill the memory of a kernel's program, and tell it what its arguments are."""
         self._poison(memory)
         control = process.control
-        control.scratch = self.scratch
+        control.scratch, control.tables = self.scratch, -1
+        if self._tables is not None:
+            tables, content = self._tables
+            control.tables = tables.address
+            memory[tables.address : tables.address + len(content)] = content
         control.argument_count, control.tensor_count = len(self._given), len(self.gm.tensors)
         for i, tensor in enumerate(self.gm.tensors):
             control.tensors[i].address, control.tensors[i].size = tensor.address, tensor.byte_count

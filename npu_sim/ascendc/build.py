@@ -22,7 +22,7 @@ from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.operator_types import Types, with_numbers
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
-from npu_sim.ascendc.source import ASKS_FOR_SIDE, Kind, Source, without_attributes
+from npu_sim.ascendc.source import ASKS_FOR_SIDE, Kind, Source, is_of_the_host, without_attributes
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
 from npu_sim.ascendc.vector_header import vector_header
@@ -149,6 +149,7 @@ class Build:
 
     def _compile(self, compiler: Compiler, place: Path) -> None:
         write_headers(place, self._own_texts())
+        self._write_host_headers(place)
         (place / _TILINGS).write_text(self._tilings(), encoding="utf-8", errors="surrogateescape")
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
         body = f'#line 1 "{path}"\n{_plain(self.source.text)}'
@@ -188,6 +189,15 @@ class Build:
             asked = [*_SHARED, *(f"-D{define}" for define in defines)]
             self._run(compiler, [*options, *asked], place, "main.cpp", f"{kind}.so")
         shutil.copy(self._sides(compiler), place / "kernel")
+
+    def _write_host_headers(self, place: Path) -> None:
+        """Write empty headers for those of the host that are nowhere: what needs them is left out."""
+        folders = (INCLUDE, place, HOST_INCLUDE, self.source.path.parent, *self._include)
+        for name in {name for text in self._own_texts() for name in _INCLUDES.findall(text) if is_of_the_host(name)}:
+            if not any((folder / name).exists() for folder in folders):
+                path = place / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text("", encoding="utf-8")
 
     def _sides(self, compiler: Compiler) -> Path:
         """Return the program that loads the libraries beside it: one for all kernels of an architecture."""

@@ -9,6 +9,9 @@ import ctypes
 from enum import IntEnum
 from typing import Any
 
+from npu_sim.products import Product
+from npu_sim.program.launch import CoreKind
+
 ROWS = 1 << 16
 """Rows that are handed over at a time, at most. So much of them, 8 MiB, is kept in large pages, which come faster."""
 HALVES = 2
@@ -132,6 +135,7 @@ class Control(ctypes.Structure):
         ("fb_bytes", ctypes.c_int64),
         ("tiling_key", ctypes.c_int64),
         ("scratch", ctypes.c_int64),  # where the library's own memory begins; -1: there is none
+        ("tables", ctypes.c_int64),  # where the data of the program begins; -1: it is not there
         ("reads", ctypes.c_int64),  # 0: nothing is computed, so nothing can be read
         ("argument_count", ctypes.c_int64),
         ("tensor_count", ctypes.c_int64),
@@ -215,3 +219,27 @@ def _field(name: str, kind: Any) -> str:
         item = kind._type_
         return f"{_PLAIN.get(item) or _record(item)} {name}[{kind._length_}];"
     return f"{_PLAIN[kind]} {name};"
+
+
+def describe(
+    control: Control,
+    product: Product,
+    blocks: int,
+    counts: dict[CoreKind, int],
+    tiling_key: int,
+    *,
+    auto_sync: bool,
+    computes: bool,
+) -> None:
+    """Tell a program which machine it runs on."""
+    core = product.core
+    at_once = next(iter(counts.values()))
+    control.blocks, control.blocks_at_once, control.cores = blocks, at_once, sum(counts.values())
+    control.is_split, control.auto_sync, control.reads = core.is_split, auto_sync, computes
+    control.cubes_per_block = counts.get("cube", 0) // at_once
+    control.vectors_per_block = counts.get("vector", 0) // at_once
+    control.event_count = core.event_count
+    for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes", "bt_bytes"):
+        setattr(control, name, getattr(core, name))
+    control.fb_bytes = core.quantisation_bytes
+    control.tiling_key = tiling_key

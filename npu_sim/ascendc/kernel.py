@@ -17,12 +17,13 @@ from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.arguments import flag, ints, whole
 from npu_sim.ascendc.arguments import Arguments, SharedMemory, tiling_bytes
 from npu_sim.ascendc.build import Build, include_directories, included
-from npu_sim.ascendc.control import MAX_CORES, Status
+from npu_sim.ascendc.control import MAX_CORES, Status, describe
 from npu_sim.ascendc.machine import Cores
 from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, launches_of, located
 from npu_sim.ascendc.source import Kind, Source, parameter_names, read_source, without_text
+from npu_sim.ascendc.tables import data_of, has_tables
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES, TaskTypes
 from npu_sim.budget import reserve
 from npu_sim.debug.execution import Execution
@@ -130,6 +131,10 @@ class SourceKernel:
                 types = replace(types, macros=(*types.macros, f"NPUSIM_TILING_KEY={tiling_key}L"))
             self._known_types[asked] = types
         return self._known_types[asked]
+
+    @cached_property
+    def _has_tables(self) -> bool:
+        return has_tables(self._texts())
 
     def _texts(self) -> list[str]:
         directories = include_directories(self.source, self._include)
@@ -267,6 +272,8 @@ class SourceKernel:
         if kind != "vector":
             # operands and results of Matmul objects that are in UB go through memory
             arguments.add_scratch(_SCRATCHES * counts.get("vector", 1) * chip.core.ub_bytes if len(counts) > 1 else 32)
+        if self._has_tables:
+            arguments.add_tables(data_of(self._program(chip, types, kind)))
         Accumulation.parse(accumulation, default_accumulation(chip, "fp16"))  # refused before anything is computed
         # what is compared with the arrays at the end is copied
         reserve(f"Memory of {self.name}, twice,", 2 * arguments.gm.total_bytes)
@@ -277,7 +284,7 @@ class SourceKernel:
         try:
             arguments.load(process, memory)
             before = _contents(arguments, memory) if computes and recorder and recorder.keeps_tensors else None
-            _describe(process, chip, blocks, counts, key, auto_sync=syncs, computes=computes)
+            describe(process.control, chip, blocks, counts, key, auto_sync=syncs, computes=computes)
             shared = SharedMemory(arguments.gm, memory) if computes else None
             cores = Cores(process, chip, shared, accumulation, sum(counts.values()))
             try:
@@ -479,27 +486,3 @@ def _parameters(source: Source, kernel: str) -> list[str]:
     name = re.escape(kernel.partition("<")[0].rpartition(":")[2])
     found = re.search(rf"\bvoid\s+{name}\s*\(([^()]*)\)", source.text)
     return parameter_names(found[1]) if found else []
-
-
-def _describe(
-    process: Process,
-    product: Product,
-    blocks: int,
-    counts: dict[CoreKind, int],
-    tiling_key: int,
-    *,
-    auto_sync: bool,
-    computes: bool,
-) -> None:
-    """Tell a program which machine it runs on."""
-    control, core = process.control, product.core
-    at_once = next(iter(counts.values()))
-    control.blocks, control.blocks_at_once, control.cores = blocks, at_once, sum(counts.values())
-    control.is_split, control.auto_sync, control.reads = core.is_split, auto_sync, computes
-    control.cubes_per_block = counts.get("cube", 0) // at_once
-    control.vectors_per_block = counts.get("vector", 0) // at_once
-    control.event_count = core.event_count
-    for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes", "bt_bytes"):
-        setattr(control, name, getattr(core, name))
-    control.fb_bytes = core.quantisation_bytes
-    control.tiling_key = tiling_key

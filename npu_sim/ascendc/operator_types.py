@@ -20,6 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from npu_sim.ascendc.branches import without_dead_branches
+from npu_sim.ascendc.source import without_text
 from npu_sim.ascendc.tiling_structs import project_folder
 from npu_sim.errors import DTypeError, InputFileError
 
@@ -53,6 +55,7 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CLASS = re.compile(r"\bclass\s+(\w+)\s*(?:final\s*)?:\s*public\s+(?:ops::)?OpDef\b")
 _TENSOR = re.compile(r"\bthis\s*->\s*(Input|Output)\s*\(\s*\"(\w+)\"\s*\)(.*?);", re.DOTALL)
 _USED = re.compile(r"\b(?:ORIG_DTYPE|DTYPE|FORMAT)_([A-Z][A-Z0-9_]*)\b")
+_DEFINE = re.compile(r"#[ \t]*define[ \t]+((?:ORIG_DTYPE|DTYPE|FORMAT)_\w+)")
 _SUFFIX = re.compile(r"_?(?:gm|addr)\Z", re.IGNORECASE)
 
 
@@ -253,8 +256,8 @@ def type_macros(
     DTypeError
         The definition has no such combination.
     """
-    own = {define.partition("=")[0] for define in defines}
-    own |= {name for text in texts for name in re.findall(r"#\s*define\s+(\w+)", text)}
+    typed = {parameter for parameter, kind in zip(parameters, given, strict=False) if kind is not None}
+    own = {define.partition("=")[0] for define in defines} | _defined(texts, [*defines, *_guards(definition, typed)])
     if definition is not None:
         chosen = _combination(definition, given, own)
     else:
@@ -276,6 +279,21 @@ def type_macros(
             if value is not None and macro not in own and macro not in numbers():
                 macros.append(f"{macro}={value}")
     return Types(tuple(macros), f"{', '.join(unknown)} half by default" if unknown else "")
+
+
+def _defined(texts: Sequence[str], defines: Sequence[str]) -> set[str]:
+    """Return the macros of types that texts define: one behind ``#ifndef DTYPE_X`` is for builds without that."""
+    living = (without_dead_branches(without_text(text), defines) for text in texts if _DEFINE.search(text))
+    return {name for text in living for name in _DEFINE.findall(text)}
+
+
+def _guards(definition: Definition | None, typed: set[str]) -> list[str]:
+    """Return the macros that the types of a call make, of which those of the parameters ``typed`` are known."""
+    if definition is not None:
+        names = {one.name.upper() for one in definition.tensors}
+    else:
+        names = {name for parameter in typed for name in (parameter.upper(), _SUFFIX.sub("", parameter).upper())}
+    return [f"{macro}_{name}" for name in sorted(names) for macro in ("DTYPE", "ORIG_DTYPE", "FORMAT")]
 
 
 def _combination(

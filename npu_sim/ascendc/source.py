@@ -26,8 +26,14 @@ _HOST_CALL = re.compile(
     r"<<<|\bacl[A-Z]\w*\s*\(|\bACL\w*\s*\(|\bACLRT_LAUNCH_KERNEL\b|\bCHECK_ACL\b|\bICPU_RUN_KF\b"
     r"|\bplatform_ascendc::|\bmatmul_tiling::|\boptiling::|\bgert::|\bge::|\bstd::(?:vector|string|cout|cerr|ifstream|ofstream)\b|\bat::|\btorch::|\bReadFile\s*\(|\bWriteFile\s*\("
 )
-_HOST_TYPE = re.compile(r"\b(?:platform_ascendc|matmul_tiling|gert|ge|at|torch)::")
-"""In the head of a function: its types are not there, so the whole function goes."""
+_HOST_TYPE = re.compile(
+    r"\b(?:platform_ascendc|matmul_tiling|gert|ge|at|torch)::|\b(?:TORCH_LIBRARY\w*|PYBIND11_MODULE)\s*\("
+)
+"""In the head of a function: its types are not there, so the whole function goes. Bindings of PyTorch look like one."""
+_HOST_HEADER = re.compile(
+    r"(?:torch|torch_npu|ATen|c10|pybind11|acl|aclnn|aclnnop|opdev|graph|exe_graph|register|toolchain|platform"
+    r"|tiling/platform|runtime|nlohmann)/"
+)
 _BEFORE_HEAD = re.compile(r"\A|[;{}]|^\s*#[^\n]*(?:\\\n[^\n]*)*$", re.MULTILINE)
 """Where the head of a function may begin."""
 _KERNEL = re.compile(r"__global__\b[^;{}()]*?(?:__\w+__(?:\s*\([^)]*\))?\s+)*\bvoid\s+(\w+)\s*\(")
@@ -202,6 +208,11 @@ def _without_stray_asserts(text: str) -> str:
         if not is_statement:
             text = text[:start] + re.sub(r"[^\n]", " ", text[start : end.end()]) + text[end.end() :]
     return text
+
+
+def is_of_the_host(header: str) -> bool:
+    """Return whether a header by its folder is one for host code, which is left out."""
+    return _HOST_HEADER.match(header) is not None
 
 
 def _without_host_code(text: str, code: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 _KERNELS, _HOSTS = "op_kernel", "op_host"
+_PARTS = ((_HOSTS, ("*.h", "*.hpp", "*.cpp")), (_KERNELS, ("*.h", "*.hpp")))
 _MOST_BYTES = 1 << 20
 """Of a header; larger ones are not looked at."""
 _STRUCT = re.compile(r"\bBEGIN_TILING_DATA_DEF\s*\(\s*(\w+)\s*\)(.*?)\bEND_TILING_DATA_DEF\b", re.DOTALL)
@@ -25,12 +26,17 @@ def project_folder(source: Path) -> Path | None:
 
 
 def host_headers(source: Path, others: Iterable[Path] = ()) -> list[Path]:
-    """Return the headers of the project's host sources that define tilings, in the order of their names.
+    """Return the files of the project that define tilings: headers and sources of the host, then headers of kernels.
 
-    Behind them those in the folders ``others`` themselves, where projects keep what several of them share.
+    Each in the order of their names. Behind them headers in the folders ``others`` themselves, where projects keep what
+    several of them share.
     """
     folder = project_folder(source)
-    found = [] if folder is None else sorted((folder / _HOSTS).rglob("*.h"))
+    found = (
+        []
+        if folder is None
+        else [path for part, ways in _PARTS for way in ways for path in sorted((folder / part).rglob(way))]
+    )
     found += [path for other in others for path in sorted(other.glob("*.h")) if path not in found]
     return [path for path in found if path.stat().st_size <= _MOST_BYTES and "BEGIN_TILING_DATA_DEF" in _text(path)]
 
@@ -66,8 +72,26 @@ def structs_header(headers: Iterable[Path], kernel: str, own: Sequence[str]) -> 
             fields = "".join(f" {kind} {field};" for kind, field, _ in waiting.pop(name))
             lines.append(f"struct alignas(8) {name} {{{fields} }};")
     if "REGISTER_TILING_DEFAULT" not in theirs and (default := _default("\n".join(texts), kernel)):
-        lines.append(f"using npusim_default_tiling = {default};")
+        if (outside := _namespace_in(theirs, default)) is None:
+            lines.append(f"using npusim_default_tiling = {default};")
+        else:  # it is not there yet
+            lines.append(f"#define npusim_default_tiling {outside}::{default}")
     return "\n".join(lines) + "\n"
+
+
+def _namespace_in(text: str, name: str) -> str | None:
+    """Return the namespace, "" for none, in which a text defines a structure of tilings; None: it does not."""
+    found = re.search(rf"\bBEGIN_TILING_DATA_DEF\s*\(\s*{name}\s*\)", text)
+    if found is None:
+        return None
+    opened: list[str] = []
+    for token in re.finditer(r"\bnamespace\s+([\w:]+)\s*\{|[{}]", text[: found.start()]):
+        if token[0] == "}":
+            del opened[-1:]
+        else:
+            opened.append(token[1] or "")
+    names = [one for one in opened if one]
+    return "".join(f"::{one}" for one in names)
 
 
 def _members(body: str, texts: Sequence[str]) -> list[tuple[str, str, bool]]:

@@ -19,6 +19,8 @@ _COUNT_FORMS = {
 }
 """Macro of `npusim/families.h` that makes the public functions, by the operands of the emitter."""
 
+_BITWISE = frozenset({"And", "Or"})
+"""Instructions whose counts are of elements of 16 bits, whatever the type."""
 _KINDS = dict.fromkeys(("And", "Or", "Not"), "moved") | dict.fromkeys(("ShiftLeft", "ShiftRight"), "shifted")
 """Instructions that take any element type of the size, and those that are another one for types without a sign."""
 _OF_OTHERS = frozenset({"ShiftLeftLogical", "ShiftRightLogical"})
@@ -73,7 +75,8 @@ def _families() -> Iterator[tuple[str, str]]:
         macro = _COUNT_FORMS.get(tuple(operands(instruction.emit)))
         if macro is not None and instruction.pipes == (Pipe.V,) and instruction.api not in _OF_OTHERS:
             kind = _KINDS.get(instruction.api, "number")
-            text = f"{macro}({instruction.api}, {instruction.name.lower()}, {kind})"
+            counted = "halves" if instruction.api in _BITWISE else kind
+            text = f"{macro}({instruction.api}, {instruction.name.lower()}, {counted})"
             if instruction.masked is not None:
                 text += f"\n{macro}_MASKED({instruction.api}, {instruction.masked.name.lower()}, {kind})"
             yield instruction.api, text

@@ -389,3 +389,82 @@ def test_casts_of_numbers_that_there_are_not_are_named(tmp_path, written, words)
     )
     with pytest.raises(CompilationError, match=words):
         ascendc.compile(path, product="910b")
+
+
+REGISTERS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// What x has at the bits of a tensor, at every second place, and at places that are named; extremes; what they leave.
+template <class T, class U>
+__global__ __aicore__ void registers(GM_ADDR x, GM_ADDR bits, GM_ADDR places, GM_ADDR y, GM_ADDR n) {
+  TPipe pipe;
+  TBuf<> in, marks, offsets, out, numbers;
+  pipe.InitBuffer(in, 512);
+  pipe.InitBuffer(marks, 32);
+  pipe.InitBuffer(offsets, 512);
+  pipe.InitBuffer(out, 4096);
+  pipe.InitBuffer(numbers, 32);
+  auto a = in.Get<T>();
+  auto mark = marks.Get<uint32_t>(), offset = offsets.Get<uint32_t>();
+  auto c = out.Get<T>();
+  auto number = numbers.Get<int32_t>();
+  GlobalTensor<T> X, Y;
+  GlobalTensor<uint32_t> B, P;
+  GlobalTensor<int32_t> N;
+  X.SetGlobalBuffer((__gm__ T*)x); Y.SetGlobalBuffer((__gm__ T*)y);
+  B.SetGlobalBuffer((__gm__ uint32_t*)bits); P.SetGlobalBuffer((__gm__ uint32_t*)places);
+  N.SetGlobalBuffer((__gm__ int32_t*)n);
+  DataCopy(a, X, 512 / sizeof(T)); DataCopy(mark, B, 8); DataCopy(offset, P, 64);
+  Duplicate(c, T(0), 4096 / sizeof(T));
+  PipeBarrier<PIPE_ALL>();
+  uint32_t repeat = 256 / sizeof(T);
+  auto at = [&](int i) { return (__ubuf__ U*)(c.GetPhyAddr() + 512 * i); };
+  auto from = (__ubuf__ U*)a.GetPhyAddr();
+
+  set_mask_count();
+  set_vector_mask(0, 40);
+  vreducev2(at(0), from, (__ubuf__ U*)mark.GetPhyAddr(), 1, 1, 0, 8, 1);
+  number.SetValue(0, get_rsvd_cnt());
+  set_mask_norm();
+  set_vector_mask((uint64_t)-1, (uint64_t)-1);
+  vreducev2(at(1), from, from, 2, 1, 2, 8, 8);
+  number.SetValue(1, AscendCUtils::GetRsvdCnt());
+  set_vector_mask(0, 0xFFFFFFFF);
+  vgather(at(2), (__ubuf__ uint32_t*)offset.GetPhyAddr(), uint32_t(a.GetPhyAddr()), 8, 1);
+  set_vector_mask(sizeof(T) == 2 ? (uint64_t)-1 : 0, (uint64_t)-1);
+  vcmax((__ubuf__ T*)at(3), (__ubuf__ T*)from, 2, 1, 1, 8, VALUE_INDEX);
+  int64_t most = get_max_min_cnt();
+  number.SetValue(2, int32_t(most));
+  number.SetValue(3, int32_t(most >> 32));
+  vcmin((__ubuf__ T*)at(4), (__ubuf__ T*)from, 2, 1, 1, 8, ONLY_VALUE);
+  ReduceSum(c[5 * 512 / sizeof(T)], a, c[6 * 512 / sizeof(T)], repeat);
+  number.SetValue(4, get_acc_val());
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(Y, c, 6 * 512 / sizeof(T)); DataCopy(N, number, 8);
+}
+"""
+
+
+@pytest.mark.parametrize(("dtype", "cpp"), [(np.float32, "float, uint32_t"), (np.float16, "half, uint16_t")])
+def test_what_is_kept_gathered_and_left_in_registers(tmp_path, dtype, cpp):
+    path = tmp_path / "registers.cpp"
+    path.write_text(REGISTERS)
+    rng = np.random.default_rng(4)
+    size = np.dtype(dtype).itemsize
+    x = rng.permutation(512 // size).astype(dtype) - 50
+    marks = rng.integers(0, 2**32, 8, np.uint32)
+    places = (rng.integers(0, len(x), 64) * size).astype(np.uint32)
+    y, n = np.zeros((6, 512 // size), dtype), np.zeros(8, np.int32)
+    ascendc.compile(path, f"registers<{cpp}>", product="910b")(x, marks, places, y, n, product="910b", outputs=[4])
+    kept = x[:40][np.unpackbits(marks.view(np.uint8), bitorder="little")[:40] == 1]
+    assert np.array_equal(y[0, : len(kept)], kept)
+    assert not y[0, len(kept) :].any()
+    assert np.array_equal(y[1, : len(x) // 2], x[1::2])
+    assert n[:2].tolist() == [len(kept), len(x) // 2]
+    assert np.array_equal(y[2, :32], x[places[:32] // size])
+    assert not y[2, 32:].any()
+    assert n[2:3].view(dtype)[0] == x.max()
+    assert n[3] == x.argmax()
+    assert y[4, :2].tolist() == [half.min() for half in np.split(x, 2)]
+    assert n[4:5].view(dtype)[0] == y[5, 0]
+    assert np.isclose(float(y[5, 0]), x[: 256 // size].astype(float).sum(), rtol=2e-3)

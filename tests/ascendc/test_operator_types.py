@@ -189,6 +189,18 @@ def test_directives_compare_numbers_and_nothing_else_changes() -> None:
     )
 
 
+@pytest.mark.parametrize("guard", ["#ifndef DTYPE_X", "#if !defined(DTYPE_X)"])
+def test_what_a_source_defines_for_other_builds_gives_way_to_the_types_of_a_call(guard: str) -> None:
+    text = f"{guard}\n#define DTYPE_X half\n#endif\nDTYPE_X"
+    made = type_macros(None, ["x"], ["DT_FLOAT"], [], [text])
+    assert "DTYPE_X=float" in made.macros
+    # where the type is not known, it stays
+    assert not any(macro.startswith("DTYPE_X=") for macro in type_macros(None, ["x"], [None], [], [text]).macros)
+    assert not any(
+        macro.startswith("DTYPE_X=") for macro in type_macros(None, ["x"], ["DT_FLOAT"], ["DTYPE_X=int"], [text]).macros
+    )
+
+
 def test_findings_and_errors_name_the_header_and_not_its_copy(project: Path) -> None:
     told = project.parent / "parts" / "told.h"
     told.write_text(TOLD.replace("99 +", "nothing +"))

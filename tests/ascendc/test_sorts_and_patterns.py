@@ -165,6 +165,54 @@ def test_lists_of_other_lengths_are_merged(sorts, dtype, name):
     assert np.array_equal(z, wanted)
 
 
+STOPPED = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// Merges 32 pairs and `others` more until one list has no more, and says how many of each were taken.
+extern "C" __global__ __aicore__ void merge(GM_ADDR x, GM_ADDR y, GM_ADDR z, int32_t others) {
+  TPipe pipe;
+  TBuf<TPosition::VECCALC> in, out, counts;
+  pipe.InitBuffer(in, 512);
+  pipe.InitBuffer(out, 512);
+  pipe.InitBuffer(counts, 32);
+  GlobalTensor<float> X, Y;
+  GlobalTensor<int32_t> Z;
+  X.SetGlobalBuffer((__gm__ float*)x);
+  Y.SetGlobalBuffer((__gm__ float*)y);
+  Z.SetGlobalBuffer((__gm__ int32_t*)z);
+  auto pairs = in.Get<float>(), merged = out.Get<float>();
+  auto taken = counts.Get<int32_t>();
+  DataCopy(pairs, X, 128);
+  Duplicate(merged, 0.0f, 128);
+  PipeBarrier<PIPE_ALL>();
+  uint16_t lengths[4] = {32, uint16_t(others), 0, 0}, done[4] = {};
+  MrgSort(merged, MrgSortSrcList<float>(pairs, pairs[64], pairs, pairs), MrgSort4Info(lengths, true, 3, 1));
+  GetMrgSortResult(done[0], done[1], done[2], done[3]);
+  for (int i = 0; i < 8; i++) taken.SetValue(i, i < 4 ? done[i] : 0);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(Y, merged, 128);
+  DataCopy(Z, taken, 8);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "others", "taken"),
+    [(100, 1, 32, (32, 0)), (1, 100, 32, (0, 32)), (50, 50, 1, (1, 1)), (1, 100, 1, (0, 1)), (50, 50, 32, (32, 31))],
+)
+def test_a_merge_that_stops_before_it_takes_anything_of_a_list(tmp_path, first, second, others, taken):
+    path = tmp_path / "merge.cpp"
+    path.write_text(STOPPED)
+    x, y, z = np.zeros((64, 2), np.float32), np.zeros((64, 2), np.float32), np.zeros(8, np.int32)
+    x[:32, 0], x[32:, 0] = first + np.arange(32, 0, -1), second + np.arange(32, 0, -1)
+    x[:, 1] = np.arange(64)
+    ascendc.compile(path)(x, y, z, np.int32(others))
+    assert tuple(z[:2]) == taken
+    both = np.concatenate([x[: taken[0]], x[32 : 32 + taken[1]]])
+    np.testing.assert_array_equal(y[: sum(taken)], both[np.argsort(-both[:, 0], kind="stable")])
+    assert not y[sum(taken) :].any()
+
+
 PATTERNS = """
 #include "kernel_operator.h"
 using namespace AscendC;

@@ -87,7 +87,7 @@ extern "C" __global__ __aicore__ void elements(GM_ADDR x, GM_ADDR z) {
   out(8) += int32_t(block_num) * 1000;
   out(9) = int32_t(get_subblockid() + 10 * get_subblockdim());
   __ubuf__ int32_t* first = (__ubuf__ int32_t*)get_imm(0);
-  out(10) = first == t.GetPhyAddr();
+  out(10) = (uint64_t)first == t.GetPhyAddr();
   set_atomic_none();
 }
 """

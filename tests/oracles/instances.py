@@ -854,11 +854,15 @@ def mrg_sort(rng):
     repeat = int(rng.integers(4)) if rng.random() < 0.4 else 1
     lists = 4 if repeat != 1 else int(rng.integers(2, 5))
     lengths = [int(rng.integers(1, 9))] * 4 if repeat != 1 else [int(rng.integers(1, 40)) for _ in range(lists)]
+    if repeat == 1 and rng.random() < 0.3:
+        lengths[int(rng.integers(lists))] = 0
     dst, src = _placed(rng, 4096, 4096)
     starts = [src + 8 * sum(lengths[:i]) for i in range(lists)]
     planted = {}
     for r in range(repeat):
         for start, length in zip(starts, lengths, strict=True):
+            if not length:
+                continue
             pairs = random_elements(rng, 2 * length, Data.FP32).reshape(length, 8)
             if rng.random() < 0.5:
                 pairs[:, :4] = pairs[rng.integers(0, 2, length) % length, :4]

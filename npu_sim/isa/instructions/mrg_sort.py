@@ -105,10 +105,6 @@ def cost(row, cost):
 def check(chunk: Rows, index: Index) -> None:
     places = np.stack([chunk.column(index, f"src{i}") for i in range(_LISTS)])
     lengths = np.stack([chunk.column(index, f"length{i}") for i in range(_LISTS)])
-    for i in range(1, _LISTS):
-        gap = (lengths[i] > 0) & (lengths[i - 1] == 0)
-        chunk.rule(index, gap, f"length{i}", "0 behind a list that is not there")
-    chunk.rule(index, (lengths[1] == 0) & (lengths[0] > 0), "length1", "at least 1: there are two lists or more")
     for i in (2, 3):
         chunk.misaligned(index, places[i] % ELEMENT != 0, f"src{i}", f"a multiple of {ELEMENT}")
     apart = (np.diff(places, axis=0) != lengths[:-1] * ELEMENT).any(axis=0) | (lengths != lengths[0]).any(axis=0)

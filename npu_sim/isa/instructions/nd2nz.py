@@ -9,9 +9,9 @@ from npu_sim.isa.codes import C220, Data, Pipe, Space
 from npu_sim.isa.cost_rates import UNSUPPORTED, amount, divide_up, transfer_cycles
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, WRITE, box
-from npu_sim.isa.instruction import B8, B16, B32, DEVKIT, WORD, Instruction
+from npu_sim.isa.instruction import B8, B16, B32, DEVKIT, WORD, Index, Instruction, Rows
 from npu_sim.isa.lanes import copy_bytes
-from npu_sim.isa.mte import BLOCK, item_bytes
+from npu_sim.isa.mte import BLOCK, ITEM_BYTES_OF_CODE, item_bytes
 
 OP = 7
 
@@ -133,6 +133,12 @@ def cost(row, cost):
     return occupancy, max(latency, contiguous) + cost["gm_miss_latency_cycles"], byte_count
 
 
+def check(chunk: Rows, index: Index) -> None:
+    columns = chunk.column(index, "d_value") * ITEM_BYTES_OF_CODE[chunk.column(index, "dtype")] > BLOCK
+    unset = (chunk.column(index, "dst_c0_stride") == 0) & columns
+    chunk.rule(index, unset, "dst_c0_stride", "at least 1 where there is more than one column")
+
+
 INSTRUCTION = Instruction(
     api="DataCopy(Nd2NzParams)",
     emit=emit_nd2nz,
@@ -159,7 +165,7 @@ INSTRUCTION = Instruction(
         ("d_value", 0, WORD),
         ("src_nd_stride", 0, WORD),
         ("src_d_value", 1, WORD),
-        ("dst_c0_stride", 1, 16384),
+        ("dst_c0_stride", 0, 16384),
         ("dst_n_stride", 1, 16384),
         ("dst_nd_stride", 0, WORD),
     ),
@@ -169,5 +175,6 @@ INSTRUCTION = Instruction(
     run=run,
     cost=cost,
     extent=extent,
+    check=check,
     defaults={"nd_num": 1, "src_nd_stride": 0, "dst_n_stride": 1, "dst_nd_stride": 0, "tensor": -1},
 )

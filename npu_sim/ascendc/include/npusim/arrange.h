@@ -108,7 +108,7 @@ inline void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, con
   npusim::emit_gather_mask(here, npusim::in_ub(here, dst, "GatherMask"), npusim::in_ub(here, src, "GatherMask"),
                            npusim::in_ub(here, src, "GatherMask"), npusim::moved<T>(), pattern, by_mask ? mask : 0,
                            p.repeatTimes, p.src0BlockStride, p.src0RepeatStride, p.src1RepeatStride);
-  kept = each * p.repeatTimes;
+  npusim::self->kept = kept = each * p.repeatTimes;
 }
 // The bits of a tensor mark what is kept: how many there are is read from it.
 template <class T, class U>
@@ -122,6 +122,7 @@ inline void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, con
   kept = 0;
   for (uint64_t r = 0; r < p.repeatTimes; r++)
     for (uint64_t i = 0; i < elements; i++) kept += words[32 * r * p.src1RepeatStride + i / 8] >> i % 8 & 1;
+  npusim::self->kept = kept;
   npusim::emit_gather_mask(here, npusim::in_ub(here, dst, "GatherMask"), npusim::in_ub(here, src, "GatherMask"),
                            bits.address, npusim::moved<T>(), 0, by_mask ? mask : 0, p.repeatTimes, p.src0BlockStride,
                            p.src0RepeatStride, p.src1RepeatStride);

@@ -12,6 +12,8 @@ template <class T> constexpr auto shifted() {
   if constexpr (std::is_same_v<T, uint16_t> || std::is_same_v<T, uint32_t>) return Unsigned{moved<T>()};
   else return number<T>();
 }
+// Counts of bitwise calls are of 16 bits, whatever the type of the tensors.
+template <class T> constexpr int64_t halves() { return data::INT16; }
 #define NPUSIM_LOGICAL(name)                                                                                         \
   inline void emit_##name(Here here, int64_t dst, int64_t src, Unsigned type, int64_t count, int64_t amount) {       \
     emit_##name##_logical(here, dst, src, type.data, count, amount);                                                 \

@@ -40,6 +40,38 @@ inline void TransDataTo5HDImpl(T* const (&dst)[16], T* const (&src)[16], const T
   npusim::trans_data<T>(
       here, [&](int i) { return uint64_t(dst[i]); }, [&](int i) { return uint64_t(src[i]); }, p);
 }
+#ifdef NPUSIM_HAS_DATA_COPY_PAD
+template <class T>
+inline void DataCopyPadGm2UBImpl(T* dst, const T* src, const DataCopyParams& p, const DataCopyPadParams& pad,
+                                 Here here = Here::now()) {
+  DataCopyPad(npusim::at_pointer(dst), npusim::at_place(src), p, pad, here);
+}
+template <class T>
+inline void DataCopyPadGm2UBImpl(T* dst, const T* src, const DataCopyExtParams& p,
+                                 const DataCopyPadExtParams<T>& pad, Here here = Here::now()) {
+  DataCopyPad(npusim::at_pointer(dst), npusim::at_place(src), p, pad, here);
+}
+template <class T, class P>
+inline void DataCopyPadUB2GMImpl(T* dst, const T* src, const P& p, Here here = Here::now()) {
+  DataCopyPad(npusim::at_place(dst), npusim::at_pointer(src), p, here);
+}
+#endif
+inline void Load3DSetFMatrixCal(uint16_t height, uint16_t width, const uint8_t pads[4]) {
+  SetFmatrix(height, width, pads, FmatrixMode::FMATRIX_LEFT);
+}
+#define NPUSIM_LOWER_UNITS(name, Name)                                                                               \
+  template <class T>                                                                                                 \
+  inline void name(T* dst, const T* src, const int32_t repeats, const int32_t dst_step, const int32_t src_block,     \
+                   const int32_t src_step, npusim::Here here = npusim::Here::now()) {                                \
+    AscendC::Name<T, false>(npusim::at_pointer(dst), npusim::at_pointer(src), repeats, 0, dst_step, src_block,       \
+                            src_step, here);                                                                         \
+  }
+#ifdef NPUSIM_HAS_BLOCK_REDUCE_SUM
+NPUSIM_LOWER_UNITS(BlockReduceSumIntrinsicsImpl, BlockReduceSum)
+NPUSIM_LOWER_UNITS(BlockReduceMaxIntrinsicsImpl, BlockReduceMax)
+NPUSIM_LOWER_UNITS(BlockReduceMinIntrinsicsImpl, BlockReduceMin)
+#endif
+
 template <class C, class A, class B>
 inline void MmadImpl(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b, const MmadParams& p,
                      Here here = Here::now()) {
@@ -107,6 +139,52 @@ NPUSIM_LOWER_SCALAR(vmuls, Muls)
 NPUSIM_LOWER_SCALAR(vmaxs, Maxs)
 NPUSIM_LOWER_SCALAR(vmins, Mins)
 #undef NPUSIM_LOWER_SCALAR
+
+#ifdef NPUSIM_HAS_GATHER_MASK
+// What the last of them left in registers of the scalar unit.
+inline int64_t get_rsvd_cnt() { return int64_t(npusim::self->kept); }
+inline int64_t get_acc_val() { return int64_t(npusim::self->sum); }
+inline int64_t get_max_min_cnt(npusim::Here here = npusim::Here::now()) {
+  auto word = [&](auto value) {
+    decltype(value) index;
+    AscendC::GetReduceRepeatMaxMinSpr(value, index, here);
+    return int64_t(npusim::bits_of(value) & (sizeof value == 2 ? 0xFFFF : 0xFFFFFFFF)) | int64_t(npusim::bits_of(index)) << 32;
+  };
+  return npusim::self->extreme.bytes == 2 ? word(half()) : word(float());
+}
+
+// Keeps elements by a fixed pattern, or by the bits of a second tensor where it is 0; after SetMaskCount of so many
+// elements in each repeat.
+template <class T>
+inline void vreducev2(T* dst, const T* src, const T* bits, uint16_t repeats, uint8_t block, uint8_t pattern, uint16_t step,
+                      uint8_t bits_step, npusim::Here here = npusim::Here::now()) {
+  AscendC::GatherMaskParams p(block, repeats, step, bits_step);
+  bool counts = npusim::self->counts;
+  uint32_t count = counts ? uint32_t(npusim::self->mask_low) : 0;
+  auto to = npusim::at_pointer(dst), from = npusim::at_pointer(src);
+  uint64_t kept;
+  if (pattern) AscendC::GatherMask(to, from, pattern, counts, count, p, kept, here);
+  else AscendC::GatherMask(to, from, npusim::at_pointer(bits), counts, count, p, kept, here);
+}
+template <class T>
+inline void vgather(T* dst, const uint32_t* offsets, uint32_t src, uint16_t step, uint8_t repeats,
+                    npusim::Here here = npusim::Here::now()) {
+  if (!npusim::has_vector()) return;
+  npusim::emit_gather_masked(here, int64_t(dst), src, int64_t(offsets), npusim::control->ub_bytes - src,
+                             npusim::moved<T>(), repeats, step);
+}
+enum Order_t { VALUE_INDEX, INDEX_VALUE, ONLY_VALUE, ONLY_INDEX };
+#define NPUSIM_LOWER_EXTREME(name, Name)                                                                              \
+  template <class T>                                                                                                  \
+  inline void name(T* dst, const T* src, uint8_t repeats, uint16_t dst_step, uint16_t src_block, uint16_t src_step,   \
+                   Order_t order, npusim::Here here = npusim::Here::now()) {                                          \
+    AscendC::Name<T, false>(npusim::at_pointer(dst), npusim::at_pointer(src), 0, repeats, dst_step, src_block,        \
+                            src_step, AscendC::ReduceOrder(order), here);                                             \
+  }
+NPUSIM_LOWER_EXTREME(vcmax, WholeReduceMax)
+NPUSIM_LOWER_EXTREME(vcmin, WholeReduceMin)
+#undef NPUSIM_LOWER_EXTREME
+#endif
 
 #define NPUSIM_LOWER_CAST(name, From, To, MODE)                                                                       \
   inline void vconv_##name(To* dst, const From* src, uint8_t repeats, uint16_t dst_block, uint16_t src_block,         \

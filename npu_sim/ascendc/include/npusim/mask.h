@@ -129,6 +129,7 @@ struct AscendCUtils {
     if (mode != (__NPU_ARCH__ == 2201))
       npusim::refuse(here, "AscendCUtils::SetOverflow must leave the mode in which the cores begin, %d", __NPU_ARCH__ == 2201);
   }
+  static int64_t GetRsvdCnt() { return int64_t(npusim::self->kept); }
   static int32_t GetC0Size() { return DEFAULT_C0_SIZE; }
   static int32_t GetC0Count(int32_t bytes) { return int32_t(DEFAULT_C0_SIZE) / bytes; }
   static int32_t GetBitSize(int32_t bytes) { return bytes * int32_t(ONE_BYTE_BIT_SIZE); }

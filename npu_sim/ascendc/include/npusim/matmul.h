@@ -44,7 +44,7 @@ bool regist_with(Here here, AscendC::TPipe* pipe, int number, M& object, void* t
 template <class M, class... R> bool regist_objects(Here here, AscendC::TPipe* pipe, int number, M& object, R&&... rest) {
   using First = std::tuple_element_t<0, std::tuple<R..., M>>;
   if constexpr (is_tiling<First>) return regist_with(here, pipe, number, object, rest...);
-  else return regist_with(here, pipe, number, object, nullptr, rest...);
+  else return regist_with(here, pipe, number, object, (const TCubeTiling*)nullptr, rest...);
 }
 
 // Returns whether the core is one that has served its vector cores, and has nothing else to do.

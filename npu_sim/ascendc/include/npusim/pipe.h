@@ -92,8 +92,9 @@ constexpr TPosition target_of(TPosition position) {
   }
 }
 
-// What queues share; the pipe's address is that of the core that runs.
+// What queues share; the pipe is the one that gave the blocks, of which a core may have several.
 struct Queue {
+  void* pipe = nullptr;
   int first = 0, count = 0, cursor = 0;
   int ring[MAX_BLOCKS] = {}, head = 0, used = 0;
 };
@@ -138,7 +139,12 @@ class TPipe {
     if (is_open) close(npusim::last_call(), true);
   }
   TPipe(const TPipe&) = delete;
-  TPipe& operator=(const TPipe&) = delete;
+  // Goes on behind the buffers of another pipe, which stay its own.
+  TPipe& operator=(const TPipe& other) {
+    memcpy(top, other.top, sizeof top);
+    memcpy(events, other.events, sizeof events);
+    return *this;
+  }
 
   void Init(Here here = Here::now()) {
     if (!is_open) open(here);
@@ -157,6 +163,7 @@ class TPipe {
 
   template <TPosition S, TPosition D, int32_t depth, auto mask>
   bool InitBuffer(TQueBind<S, D, depth, mask>& queue, uint8_t count, uint32_t length, Here here = Here::now()) {
+    queue.own.pipe = this;
     queue.own.first = block_count;
     queue.own.count = count;
     queue.own.cursor = queue.own.head = queue.own.used = 0;
@@ -165,6 +172,7 @@ class TPipe {
     return true;
   }
   template <TPosition P> bool InitBuffer(TBuf<P>& buffer, uint32_t length, Here here = Here::now()) {
+    buffer.pipe = this;
     buffer.block = add_block(here, P, length);
     buffer.bytes = length;
     blocks[buffer.block].is_buffer = true;
@@ -223,6 +231,8 @@ class TPipe {
     int64_t room = npusim::capacity_of(block.space) - block.address;
     if (room > 0) mark(here, block, begins, block.bytes < room ? block.bytes : room);
   }
+
+  bool has_ended() const { return !is_open; }
 
   npusim::Block blocks[npusim::MAX_BLOCKS + npusim::POOLED_BLOCKS];
 

@@ -56,14 +56,16 @@ template <TPosition P, uint32_t bufIDSize = 4> class TBufPool {
   template <TPosition S, TPosition D, int32_t depth, auto mask>
   bool InitBuffer(TQueBind<S, D, depth, mask>& queue, uint8_t count, uint32_t length, Here here = Here::now()) {
     queue.own = npusim::Queue();
+    queue.own.pipe = GetTPipePtr();
     queue.own.first = npusim::next_blocks(here, npusim_pool, queue.position, count, length);
     queue.own.count = count;
     return true;
   }
   template <TPosition B> bool InitBuffer(TBuf<B>& buffer, uint32_t length, Here here = Here::now()) {
+    buffer.pipe = GetTPipePtr();
     buffer.block = npusim::next_blocks(here, npusim_pool, B, 1, length);
     buffer.bytes = length;
-    npusim::Block& block = GetTPipePtr()->blocks[buffer.block];
+    npusim::Block& block = buffer.pipe->blocks[buffer.block];
     block.is_buffer = block.is_idle = true;
     return true;
   }

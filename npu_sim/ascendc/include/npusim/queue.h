@@ -74,7 +74,10 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
 
   template <class T> void FreeTensor(const LocalTensor<T>& tensor, Here here = Here::now()) {
     TPipe& pipe = owner(here);
-    npusim::Block& block = block_of(here, pipe, tensor, "FreeTensor");
+    if (tensor.block < 0)
+      npusim::refuse(here, "FreeTensor of a %s queue must be given a tensor of a queue", npusim::position_name(position));
+    // as on a device, the block of the tensor, with this queue's flag, even if it came from another queue
+    npusim::Block& block = pipe.blocks[tensor.block];
     if (!block.taken)
       npusim::refuse(here, "FreeTensor must be of a tensor that is allocated, not of one that was freed");
     block.taken = false;
@@ -97,7 +100,7 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
   bool HasTensorInQue() const { return own.used > 0; }
   int32_t GetTensorCountInQue() const { return own.used; }
   bool HasIdleBuffer() const {
-    TPipe& pipe = *GetTPipePtr();
+    const TPipe& pipe = *(TPipe*)own.pipe;
     for (int i = 0; i < own.count; i++)
       if (!pipe.blocks[own.first + i].taken) return true;
     return false;
@@ -106,6 +109,7 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
   // Blocks that a pool of the kernel's own gives, see pool.h.
   void InitStartBufHandle(TBufHandle start, uint8_t count, uint32_t, Here here = Here::now()) {
     own = npusim::Queue();
+    own.pipe = GetTPipePtr();
     own.first = npusim::block_at(here, start);
     own.count = count;
   }
@@ -120,9 +124,9 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
 
  private:
   TPipe& owner(Here here) const {
-    if (!own.count || !npusim::self->pipe)
+    if (!own.count || ((TPipe*)own.pipe)->has_ended())
       npusim::refuse(here, "a %s queue must get its blocks from InitBuffer first", npusim::position_name(position));
-    return *GetTPipePtr();
+    return *(TPipe*)own.pipe;
   }
   template <class T> static LocalTensor<T> tensor_of(const npusim::Block& block, int at) {
     LocalTensor<T> tensor;
@@ -172,6 +176,7 @@ class TQue : public TQueBind<npusim::source_of(P), npusim::target_of(P), depth, 
 
 template <TPosition P> class TBuf {
  public:
+  TPipe* pipe = nullptr;
   int block = -1;
   uint32_t bytes = 0;
 
@@ -188,6 +193,7 @@ template <TPosition P> class TBuf {
 
   void InitStartBufHandle(TBufHandle start, uint8_t count, uint32_t length, Here here = Here::now()) {
     if (count != 1) npusim::refuse(here, "InitStartBufHandle of a TBuf must be of 1 block, not %d", int(count));
+    pipe = GetTPipePtr();
     block = npusim::block_at(here, start);
     bytes = length;
   }
@@ -195,18 +201,18 @@ template <TPosition P> class TBuf {
   void InitBufHandle(T* pool, uint32_t index, TBufHandle handle, uint32_t address, uint32_t length,
                      Here here = Here::now()) {
     npusim::give_block(here, *pool, block, 1, index, handle, P, address, length);
-    npusim::Block& given = GetTPipePtr()->blocks[block];
+    npusim::Block& given = pipe->blocks[block];
     given.is_buffer = given.is_idle = true;
     bytes = length;
   }
 
  private:
   template <class T> LocalTensor<T> part(Here here, uint32_t count, uint32_t offset) {
-    if (block < 0 || !npusim::self->pipe) npusim::refuse(here, "TBuf must get its memory from InitBuffer first");
-    npusim::Block& whole = GetTPipePtr()->blocks[block];
+    if (block < 0 || pipe->has_ended()) npusim::refuse(here, "TBuf must get its memory from InitBuffer first");
+    npusim::Block& whole = pipe->blocks[block];
     if (whole.is_idle) {  // of a pool: it lives from its first use behind InitBuffer or Reset
       whole.is_idle = false;
-      GetTPipePtr()->mark(here, whole, true);
+      pipe->mark(here, whole, true);
     }
     LocalTensor<T> tensor;
     tensor.address = whole.address + offset;

@@ -75,7 +75,7 @@ inline void RepeatReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src
     int64_t lanes = 256 / sizeof(T), counted = (int64_t(npusim::self->mask_low) + lanes - 1) / lanes;                \
     int64_t all = npusim::self->counts ? counted : repeats;                                                          \
     npusim::self->extreme = {has_both && all > 0 ? dst.address : -1, all, dst_step * 2 * int64_t(sizeof(T)),         \
-                             order == ReduceOrder::ORDER_INDEX_VALUE, is_least};        \
+                             order == ReduceOrder::ORDER_INDEX_VALUE, is_least, sizeof(T)};                          \
   }
 #define NPUSIM_EXTREMES(Name, name, is_least)          \
   NPUSIM_EXTREME(int32_t, Name, name, is_least)        \

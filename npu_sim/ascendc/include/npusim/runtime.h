@@ -18,6 +18,7 @@
 
 #include "npusim_control.h"
 #include "npusim_registry.h"
+#include "npusim/tables.h"
 
 namespace npusim {
 
@@ -66,8 +67,10 @@ struct Registers {
   struct {
     int64_t address = -1, repeats = 0, step = 0;
     bool index_first = false, is_least = false;
+    uint32_t bytes = 4;  // of an element
   } extreme;
   uint16_t merged[4] = {};  // pairs that the last MrgSort took of each list
+  uint64_t kept = 0;        // elements that the last GatherMask kept
   float scale = __builtin_nanf("");
   UnitTile tiles[UNIT_TILES];
   // Of SetFixpipeNz2ndFlag.
@@ -572,6 +575,14 @@ inline void place_lists() {
   }
 }
 
+// Where a pointer to global memory means: into the tensor of tables instead of the program.
+template <class T> inline T* in_memory(T* pointer) {
+  for (int i = 0; i < image_count; i++)
+    if ((const uint8_t*)pointer >= images[i].begin && (const uint8_t*)pointer < images[i].end)
+      return (T*)(gm + images[i].to + ((const uint8_t*)pointer - images[i].begin));
+  return pointer;
+}
+
 inline int serve(int argc, char** argv, void (*kernel)()) {
   if (argc != 5) {
     fprintf(stderr, "this program is run by npu_sim.ascendc\n");
@@ -589,6 +600,8 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   if (at == MAP_FAILED) return 4;
   gm = (uint8_t*)at;
   place_lists();
+  int64_t tables = control->tables;
+  if (tables >= 0) dl_iterate_phdr(register_images, &tables);
   if (mprotect(gm, control->gm_bytes, PROT_READ)) control->stores[control->store_count++] = {0, control->gm_bytes};
   the_kernel = kernel;
   handed_over = milliseconds();

@@ -241,6 +241,15 @@ inline void ICachePreLoad(int64_t) {}
 inline int64_t GetICachePreloadStatus() { return 0; }
 }  // namespace AscendC
 
+// What the vendor's compiler calls it: a cache line or all of them, and to where.
+enum cache_line_t { SINGLE_CACHE_LINE, ENTIRE_DATA_CACHE };
+using dcci_dst_t = dcci_dst;
+template <class T>
+inline void dcci(T* place, uint64_t line, uint64_t destination = CACHELINE_ALL, npusim::Here here = npusim::Here::now()) {
+  bool all = line == ENTIRE_DATA_CACHE;
+  if (destination != CACHELINE_UB) npusim::clean_cache(here, all, all ? 0 : npusim::gm_offset(place));
+}
+
 // Old names outside the namespace.
 inline void set_flag(pipe_t from, pipe_t to, int32_t id, npusim::Here here = npusim::Here::now()) {
   npusim::emit_set_flag(here, from, to, id);

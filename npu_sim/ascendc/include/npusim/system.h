@@ -44,6 +44,12 @@ inline int64_t get_block_num() { return npusim::control->blocks; }
 template <class T, class = std::enable_if_t<std::is_same_v<T, float>>> inline float sqrt(T value) {
   return __builtin_sqrtf(value);
 }
+// Without these it would be that of int, which cuts.
+template <class T, class = std::enable_if_t<!std::is_same_v<T, int> && (std::is_arithmetic_v<T> || std::is_same_v<T, half>)>>
+inline auto abs(T value) {
+  if constexpr (std::is_unsigned_v<T>) return value;
+  else return std::conditional_t<(sizeof(T) < sizeof(int) && std::is_integral_v<T>), int, T>(value < T(0) ? -value : value);
+}
 
 #define TILING_KEY_IS(key) (::npusim::control->tiling_key == (key))
 #define ENABLE_DETERMINISTIC(...)

@@ -60,9 +60,9 @@ template <class T> class GlobalTensor {
   int64_t tensor = -1;  // the one that is meant: an offset does not make it another
 
   void SetGlobalBuffer(T* buffer, uint64_t count = 0) {
-    pointer = buffer;
+    pointer = npusim::in_memory(buffer);
     size = count;
-    tensor = npusim::tensor_at(npusim::gm_offset(buffer));
+    tensor = npusim::tensor_at(npusim::gm_offset(pointer));
   }
   int64_t address() const { return npusim::gm_offset(pointer); }
   GlobalTensor operator[](uint64_t offset) const {
@@ -139,7 +139,8 @@ template <class T> class LocalTensor {
   void SetValue(uint32_t offset, T value, Here here = Here::now()) const {
     npusim::store_scalar(here, space(), address + int64_t(offset) * sizeof(T), -1, value);
   }
-  T* GetPhyAddr(uint32_t offset = 0) const { return (T*)(address + int64_t(offset) * sizeof(T)); }
+  // A number, as on a device.
+  uint64_t GetPhyAddr(uint32_t offset = 0) const { return uint64_t(address + int64_t(offset) * sizeof(T)); }
   uint32_t GetSize() const { return bytes / sizeof(T); }
   uint32_t GetLength() const { return bytes; }
   void SetSize(uint32_t count) { bytes = count * sizeof(T); }

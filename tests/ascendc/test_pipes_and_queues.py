@@ -1,0 +1,146 @@
+"""Pipes of a core beside each other, and tensors that go back through another queue."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+SOURCE = """
+#include "kernel_operator.h"
+using namespace AscendC;
+
+class Add1 {
+ public:
+  __aicore__ inline void Init(GM_ADDR x, GM_ADDR y, TPipe& pipe) {
+    from.SetGlobalBuffer((__gm__ float*)x, 256);
+    to.SetGlobalBuffer((__gm__ float*)y, 256);
+    pipe.InitBuffer(in, 1, 1024);
+    pipe.InitBuffer(out, 1, 1024);
+    pipe.InitBuffer(ones, 1024);
+  }
+  __aicore__ inline void Process() {
+    auto one = ones.Get<float>();
+    Duplicate(one, 1.0f, 256);
+    auto a = in.AllocTensor<float>();
+    DataCopy(a, from, 256);
+    in.EnQue(a);
+    a = in.DeQue<float>();
+    auto b = out.AllocTensor<float>();
+    PipeBarrier<PIPE_V>();
+    Add(b, a, one, 256);
+    out.EnQue(b);
+    in.FreeTensor(a);
+    b = out.DeQue<float>();
+    DataCopy(to, b, 256);
+    out.FreeTensor(b);
+  }
+  TQue<TPosition::VECIN, 1> in;
+  TQue<TPosition::VECOUT, 1> out;
+  TBuf<TPosition::VECCALC> ones;
+  GlobalTensor<float> from, to;
+};
+
+// Both pipes are there from the beginning; each is used and ended in its turn.
+extern "C" __global__ __aicore__ void two_pipes(GM_ADDR x, GM_ADDR y) {
+  TPipe first, second;
+  {
+    Add1 add;
+    add.Init(x, y, first);
+    add.Process();
+    first.Destroy();
+  }
+  PipeBarrier<PIPE_ALL>();
+  {
+    Add1 add;
+    add.Init(y, y, second);
+    add.Process();
+    second.Destroy();
+  }
+}
+
+// A pipe of an object's own goes on where another is: its buffers lie behind those of the other.
+struct Beside {
+  TPipe own;
+  TBuf<TPosition::VECCALC> buffer;
+  __aicore__ inline LocalTensor<float> Init(TPipe& pipe) {
+    own = pipe;
+    own.InitBuffer(buffer, 1024);
+    return buffer.Get<float>();
+  }
+};
+extern "C" __global__ __aicore__ void assigned(GM_ADDR x, GM_ADDR y) {
+  TPipe pipe;
+  Add1 add;
+  add.Init(x, y, pipe);
+  Beside beside;
+  auto other = beside.Init(pipe);
+  Duplicate(other, -1.0f, 256);
+  add.Process();
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(add.to[256], other, 256);
+}
+
+// The block of a tensor goes back, whoever frees it.
+extern "C" __global__ __aicore__ void swapped(GM_ADDR x, GM_ADDR y) {
+  TPipe pipe;
+  TQue<TPosition::VECIN, 1> p, q;
+  GlobalTensor<float> from, to;
+  from.SetGlobalBuffer((__gm__ float*)x);
+  to.SetGlobalBuffer((__gm__ float*)y);
+  pipe.InitBuffer(p, 1, 1024);
+  pipe.InitBuffer(q, 1, 1024);
+  for (int turn = 0; turn < 2; turn++) {
+    auto a = p.AllocTensor<float>(), b = q.AllocTensor<float>();
+    DataCopy(a, from, 256);
+    DataCopy(b, from[256], 256);
+    p.EnQue(a);
+    q.EnQue(b);
+    a = p.DeQue<float>();
+    b = q.DeQue<float>();
+    Add(a, a, b, 256);
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(to[256 * turn], a, 256);
+    PipeBarrier<PIPE_ALL>();
+    q.FreeTensor(a);
+    p.FreeTensor(b);
+  }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pipes") / "pipes.cpp"
+    path.write_text(SOURCE)
+    return path
+
+
+@pytest.fixture
+def x():
+    return np.random.default_rng(2).integers(-99, 99, 512).astype(np.float32)
+
+
+def test_a_queue_has_the_blocks_of_the_pipe_that_gave_them(source, x):
+    y = np.zeros(256, np.float32)
+    run = ascendc.compile(source, "two_pipes")(x, y)
+    np.testing.assert_array_equal(y, x[:256] + 2)
+    assert not [found for found in run.findings if "ErrorSync" in str(found) or "Read" in str(found)]
+
+
+def test_a_pipe_that_is_assigned_goes_on_behind_the_buffers_of_the_other(source, x):
+    y = np.zeros(512, np.float32)
+    ascendc.compile(source, "assigned")(x, y)
+    np.testing.assert_array_equal(y[:256], x[:256] + 1)
+    np.testing.assert_array_equal(y[256:], -1)
+
+
+def test_a_tensor_may_go_back_through_another_queue(source, x):
+    y = np.zeros(512, np.float32)
+    run = ascendc.compile(source, "swapped")(x, y)
+    np.testing.assert_array_equal(y, np.tile(x[:256] + x[256:], 2))
+    assert not run.findings
