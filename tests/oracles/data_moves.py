@@ -94,7 +94,8 @@ def _mrg_sort(row, machine):
 _EVERY = {1: (0, 2), 2: (1, 2), 3: (0, 4), 4: (1, 4), 5: (2, 4), 6: (3, 4), 7: (0, 1)}
 
 
-def _gather_mask(row, machine):
+def _marked(row, machine):
+    """Return the elements that GatherMask keeps."""
     get, item = _get(row), _BYTES[Data(row["dtype"])]
     found = []
     elements = get("count") or 256 // item
@@ -108,8 +109,15 @@ def _gather_mask(row, machine):
             block, lane = divmod(i, 32 // item)
             at = get("src0") + 32 * (r * get("src_rep_stride") + block * get("src_blk_stride")) + lane * item
             found.append(machine.load(UB, at, item))
+    return found
+
+
+def _gather_mask(row, machine):
+    get, found = _get(row), _marked(row, machine)
     if found:
-        machine.store(UB, get("dst"), np.concatenate(found))
+        kept = np.concatenate(found)
+        assert not get("dst_bytes") or len(kept) <= get("dst_bytes")
+        machine.store(UB, get("dst"), kept)
 
 
 def _copy(row, machine):
@@ -197,6 +205,13 @@ def touched(row, out):
             out.write(UB, at, item)
             out.read(UB, get("src0"), get("src_bytes"))
         return
+    if op == Op.GATHER_MASK:
+        item = _BYTES[Data(row["dtype"])]
+        kept = item * len(_marked(row, _Recorder(out)))
+        kept = min(kept, get("dst_bytes") // item * item) if get("dst_bytes") else kept
+        if kept:
+            out.write(UB, get("dst"), kept)
+        return
     RUN[op](row, _Recorder(out))
 
 
@@ -257,7 +272,10 @@ def _extent_of_gather_mask(r):
     for i in {*numbers[:per_block], *numbers[-2 * per_block :]}:
         at = r.src0 + i // per_block * blk + i % per_block * item
         source = join(source, boxes(at, item, repeats))
-    found = {"src0": (UB, source), "dst": _line(r.dst, len(numbers) * item * max(0, r.repeat))}
+    kept = len(numbers) * item * max(0, r.repeat)
+    if r.dst_bytes > 0:
+        kept = min(kept, r.dst_bytes // item * item)
+    found = {"src0": (UB, source), "dst": _line(r.dst, kept)}
     if r.pattern == 0:
         found["src1"] = UB, boxes(r.src1, -(-elements // 8), (r.repeat, r.src1_rep_stride * 32))
     return found

@@ -884,11 +884,18 @@ def gather_mask(rng):
     dst, src, bits = _placed(rng, 5 * 800, 32 * 300, 600)
     strides = _pick(rng, ((1, 8), (1, 8), (2, 16), (0, 20), (1, 0)))
     in_place = count == 0 and strides == (1, 8) and rng.random() < 0.3
+    words, ahead = rng.integers(0, 256, 5 * 64 + 256 // item, dtype=np.uint8), int(rng.integers(3))
+    kept = 0
+    if pattern == 0 and rng.random() < 0.5:
+        marks = [
+            np.unpackbits(words[32 * ahead * r :], bitorder="little")[: count or 256 // item] for r in range(repeat)
+        ]
+        kept = max(item * int(sum(mark.sum() for mark in marks)), 1)
     builder.gather_mask(
         dst=src if in_place else dst, src0=src, src1=bits, dtype=dtype, pattern=pattern, count=count, repeat=repeat,
-        src_blk_stride=strides[0], src_rep_stride=strides[1], src1_rep_stride=int(rng.integers(3)),
+        src_blk_stride=strides[0], src_rep_stride=strides[1], src1_rep_stride=ahead, dst_bytes=kept,
     )  # fmt: skip
-    planted = {bits: rng.integers(0, 256, 5 * 64 + 256 // item, dtype=np.uint8)} if pattern == 0 else {}
+    planted = {bits: words} if pattern == 0 else {}
     return Instance(builder, memory=dtype, planted=planted)
 
 

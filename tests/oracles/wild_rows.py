@@ -473,7 +473,9 @@ def _gather_mask(w, row):
     count = w._size(200) * int(w.rng.integers(2))
     repeat = 1 if count else w._size(64)
     steps = w._size(4), w._size(40), w._size(4)
-    emit.emit_gather_mask(row, 0, 0, 0, 0, w._dtype(Op.GATHER_MASK), w._size(6), count, repeat, *steps, 0, 0)
+    emit.emit_gather_mask(
+        row, 0, 0, 0, 0, w._dtype(Op.GATHER_MASK), w._size(6), count, repeat, *steps, w._size(512), 0, 0
+    )
 
 
 def _compare(w, row):

@@ -9,6 +9,7 @@ from npu_sim.accumulation import Accumulation
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.errors import ProgramError
 from npu_sim.isa.cost import rows_cost
+from npu_sim.isa.footprint import WRITE, empty_runs, footprint_at
 from npu_sim.isa.instructions.gather_mask import kept
 from npu_sim.isa.op import Data, Space
 from npu_sim.memory.gm import GlobalMemory
@@ -168,3 +169,25 @@ def test_cycles_of_a_stream_are_those_measured(name, points):
         }[name]
         getattr(builder, name)(dst=0, src0=8192, src1=16384, **operands)
         assert abs(_cycles(builder) - measured) <= 2
+
+
+@pytest.mark.parametrize(("dst_bytes", "end"), [(0, 256), (8, 8), (9, 8), (1, 0)])
+def test_gather_mask_writes_no_more_than_it_says(dst_bytes, end):
+    builder = ProgramBuilder(A2)
+    builder.gather_mask(dst=1024, src0=0, src1=2048, dtype=Data.FP32, pattern=0, dst_bytes=dst_bytes)
+    runs = empty_runs()
+    count = int(footprint_at(builder.rows, 0, runs))
+    assert sum(run[3] * run[4] for run in runs[:count].tolist() if run[1] == WRITE) == end
+
+
+def test_gather_mask_that_keeps_more_than_it_says_ends_the_run():
+    builder = ProgramBuilder(A2)
+    builder.duplicate(dst=0, dtype=Data.FP32, count=64, value_bits=0)
+    builder.duplicate(dst=2048, dtype=Data.INT32, count=8, value_bits=7)
+    builder.pipe_barrier(pipe=1)
+    builder.gather_mask(dst=1024, src0=0, src1=2048, dtype=Data.FP32, pattern=0, dst_bytes=20)
+    launch = launch_of("marks", [[builder.rows]], GlobalMemory(), core_kind="vector")
+    with pytest.raises(
+        ProgramError, match="with no more elements that the bits in src1 mark than dst_bytes have room for"
+    ):
+        execute(launch, A2, ExecuteOptions(accumulation=Accumulation(1, "serial", "rne")))

@@ -90,7 +90,7 @@ def _legal(op, arch):
         Op.GATHERB: lambda: emit.emit_gatherb(rows, 0, 0, 512, 1024, 64, Data.INT16, 1, 1, 8, 0, 0),
         Op.SORT32: lambda: emit.emit_sort32(rows, 0, 0, 512, 1024, half, 1, 0, 0),
         Op.MRG_SORT: lambda: emit.emit_mrg_sort(rows, 0, 0, 512, 1024, half, 4, 4, 0, 0, 0, 0, 1, 0, 0),
-        Op.GATHER_MASK: lambda: emit.emit_gather_mask(rows, 0, 0, 512, 1024, half, 0, 0, 1, 1, 8, 1, 0, 0),
+        Op.GATHER_MASK: lambda: emit.emit_gather_mask(rows, 0, 0, 512, 1024, half, 0, 0, 1, 1, 8, 1, 0, 0, 0),
         Op.COMPARE: lambda: emit.emit_compare(rows, 0, 0, 512, 1024, half, 0, 1, 1, 1, 8, 8, 0, 0),
         Op.COMPARE_SCALAR: lambda: emit.emit_compare_scalar(rows, 0, 0, 512, half, 0, 1, 1, 8, 0, 0, 0),
         Op.SELECT: lambda: emit.emit_select(rows, 0, 0, 1024, 2048, 512, half, 1, 1, 1, 1, 8, 8, 8, 0, 0, 0),

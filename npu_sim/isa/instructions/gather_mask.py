@@ -25,12 +25,13 @@ ALL = 7
 emit_gather_mask = vector_emitter(
     "gather_mask",
     OP,
-    "dst src0 src1 dtype pattern count repeat src_blk_stride src_rep_stride src1_rep_stride",
+    "dst src0 src1 dtype pattern count repeat src_blk_stride src_rep_stride src1_rep_stride dst_bytes",
     """GatherMask: the elements of ``src0`` that a pattern marks go to ``dst``, one behind the other over all repeats.
 
 ``pattern`` 1 and 2: even and odd elements; 3 to 6: element 0 to 3 of every four; 7: all; 0: the bits of ``src1``,
 lowest first, for every repeat from block ``r * src1_rep_stride`` on. ``count``: elements of a repeat (reduceMode true),
-0: 256 bytes. Strides in 32-byte blocks. `kept` counts what is kept (rsvdCnt).""",
+0: 256 bytes. Strides in 32-byte blocks. ``dst_bytes``: more are not kept, as whoever knows the bits may say; 0: not
+known. `kept` counts what is kept (rsvdCnt).""",
 )
 
 
@@ -72,6 +73,13 @@ def _marked(pattern, elements):
 
 
 @jit
+def _kept_bytes(row, elements, item):
+    """Return the bytes that may be kept of all repeats."""
+    found, most = amount(_marked(row["pattern"], elements), np.int64(row["repeat"]), item), np.int64(row["dst_bytes"])
+    return min(found, most // item * item) if most > 0 else found
+
+
+@jit
 def footprint(row, out):
     """Whole elements of every repeat, its bits, and as many elements as can be kept."""
     item, repeats, pattern = np.int64(item_bytes(row["dtype"])), np.int64(row["repeat"]), row["pattern"]
@@ -83,7 +91,7 @@ def footprint(row, out):
     taken = elements * item
     full, src = taken // BLOCK, np.int64(row["src0"])
     between, step = between * BLOCK, step * BLOCK
-    kept_bytes = amount(_marked(pattern, elements), repeats, item)
+    kept_bytes = _kept_bytes(row, elements, item)
     if pattern == 0 or pattern == ALL:
         count = box(out, NONE, UB, READ, src, BLOCK, full, between, repeats, step, ONCE, NONE)
         count = line(out, count, UB, READ, src + full * between, taken % BLOCK, repeats, step)
@@ -103,10 +111,23 @@ def footprint(row, out):
 
 
 @jit
+def _set_bits(row, ub, elements):
+    """Return how many elements the bits of all repeats mark."""
+    found = np.int64(0)
+    for r in range(np.int64(row["repeat"])):
+        bits = np.int64(row["src1"]) + r * np.int64(row["src1_rep_stride"]) * BLOCK
+        for i in range(elements):
+            found += (ub[bits + i // 8] >> (i % 8)) & 1
+    return found
+
+
+@jit
 def run(row, ub):
     """Go from element to element; what is kept never overtakes what is read, so that dst may be src0."""
     item, pattern = np.int64(item_bytes(row["dtype"])), row["pattern"]
     if (item != 2 and item != 4) or pattern < 0 or pattern > ALL:
+        return False
+    if pattern == 0 and row["dst_bytes"] > 0 and _set_bits(row, ub, _elements(row, item)) * item > row["dst_bytes"]:
         return False
     per_block = BLOCK // item
     target = np.int64(row["dst"])
@@ -136,8 +157,7 @@ def cost(row, cost):
         return cost["issue_cycles"], np.int64(0), np.int64(0)
     elements = _elements(row, item)
     steps = amount(repeats, divide_up(elements * item, np.int64(REPEAT_BYTES)), ONCE)
-    written = amount(_marked(row["pattern"], elements), repeats, item)
-    return streamed(steps, np.int64(_STEP), np.int64(_START), written, cost)
+    return streamed(steps, np.int64(_STEP), np.int64(_START), _kept_bytes(row, elements, item), cost)
 
 
 def check(chunk: Rows, index: Index) -> None:
@@ -159,13 +179,15 @@ INSTRUCTION = Instruction(
         ("src_blk_stride", 0, BYTE),
         ("src_rep_stride", 0, WORD),
         ("src1_rep_stride", 0, BYTE),
+        ("dst_bytes", 0, 2**31 - 1),
     ),
     dtypes={M200: UNIFIED_B16 | B32, C220: B16 | B32},
     own_types=("src1",),
+    by_data="no more elements that the bits in src1 mark than dst_bytes have room for",
     unit="vector",
     footprint=footprint,
     run=run,
     cost=cost,
     check=check,
-    defaults={"count": 0, "repeat": 1, "src_blk_stride": 1, "src_rep_stride": 8, "src1_rep_stride": 0},
+    defaults={"count": 0, "repeat": 1, "src_blk_stride": 1, "src_rep_stride": 8, "src1_rep_stride": 0, "dst_bytes": 0},
 )

@@ -107,7 +107,7 @@ inline void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, con
     each += pattern == 7 || (pattern <= 2 ? i % 2 == pattern - 1u : i % 4 == pattern - 3u);
   npusim::emit_gather_mask(here, npusim::in_ub(here, dst, "GatherMask"), npusim::in_ub(here, src, "GatherMask"),
                            npusim::in_ub(here, src, "GatherMask"), npusim::moved<T>(), pattern, by_mask ? mask : 0,
-                           p.repeatTimes, p.src0BlockStride, p.src0RepeatStride, p.src1RepeatStride);
+                           p.repeatTimes, p.src0BlockStride, p.src0RepeatStride, p.src1RepeatStride, 0);
   npusim::self->kept = kept = each * p.repeatTimes;
 }
 // The bits of a tensor mark what is kept: how many there are is read from it.
@@ -125,7 +125,7 @@ inline void GatherMask(const LocalTensor<T>& dst, const LocalTensor<T>& src, con
   npusim::self->kept = kept;
   npusim::emit_gather_mask(here, npusim::in_ub(here, dst, "GatherMask"), npusim::in_ub(here, src, "GatherMask"),
                            bits.address, npusim::moved<T>(), 0, by_mask ? mask : 0, p.repeatTimes, p.src0BlockStride,
-                           p.src0RepeatStride, p.src1RepeatStride);
+                           p.src0RepeatStride, p.src1RepeatStride, kept ? int64_t(kept * sizeof(T)) : 1);
 }
 #endif
 
