@@ -85,29 +85,27 @@ template <class T, bool overlap> class AvgPool3DGrad {
     if constexpr (overlap) SetAtomicNone();
   }
 
-  // Tasks that share the flags between load, product and store.
+  // Tasks in lines of UB of their own, which are used anew when all of them are done.
   __aicore__ inline void Few(int64_t at, int64_t count) {
     LocalTensor<T> y = in_.template AllocTensor<T>();
-    for (int64_t i = 0; i < count; i++)
+    LocalTensor<Sum> x = out_.template AllocTensor<Sum>();
+    for (int64_t i = 0; i < count; i++) {
       DataCopyPad(y[i * t_.pitch], y_[Pixel(at + i) * t_.lanes + Lane(at + i)], Bytes(Lanes(at + i) * sizeof(T)),
                   DataCopyPadExtParams<T>(false, 0, 0, T(0)));
-    in_.EnQue(y);
+      in_.EnQue(y);
 
-    y = in_.template DeQue<T>();
-    LocalTensor<Sum> x = out_.template AllocTensor<Sum>();
-    for (int64_t i = 0; i < count; i++)
-      Scale(x[i * t_.pitch], y[i * t_.pitch], i * t_.pitch, WindowOf(Pixel(at + i)).factor, Lanes(at + i));
-    in_.FreeTensor(y);
-    out_.EnQue(x);
-
-    x = out_.template DeQue<Sum>();
-    for (int64_t i = 0; i < count; i++) {
+      y = in_.template DeQue<T>();
       Window window = WindowOf(Pixel(at + i));
+      Scale(x[i * t_.pitch], y[i * t_.pitch], i * t_.pitch, window.factor, Lanes(at + i));
+      out_.EnQue(x);
+
+      x = out_.template DeQue<Sum>();
       for (int64_t h = window.h0; h < window.h1; h++)
         for (int64_t w = window.w0; w < window.w1; w++)
           DataCopyPad(sums_[(h * t_.w + w) * t_.lanes + Lane(at + i)], x[i * t_.pitch], Bytes(Lanes(at + i) * sizeof(Sum)));
       if (t_.deterministic) PipeBarrier<PIPE_MTE3>();
     }
+    in_.FreeTensor(y);
     out_.FreeTensor(x);
   }
 

@@ -1,8 +1,8 @@
 """The launch AvgPool3DGrad: the pooling gradient on vector cores of dav-c220.
 
 Source of tasks, split, buffers and phases: ops-nn ``pooling/avg_pool3_d_grad/op_kernel`` and
-``op_host/avg_pool_3d_grad_tiling.cpp``. ASSUMED: the tasks that share UB also share the flags between load, product and
-store; the order of atomic additions of different cores is that of the cores (free on a device unless deterministic).
+``op_host/avg_pool_3d_grad_tiling.cpp``. ASSUMED: the order of atomic additions of different cores is that of the cores
+(free on a device unless deterministic).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Kernels of AvgPool3DGrad: each gradient pixel's channels are scaled and added to every pixel under its window.
 
 Phases: 0 `clear` the sums, 1 `scatter`, 2 (16-bit tensors with overlapping windows) `round_sums`. Tensors are
-[pixel][lane]. In phase 1 a core takes its tasks, one gradient pixel and one piece of its lanes each, a few at a time:
-all loads, all products, all stores; every task of a few has a UB line of its own, and the few share their flags.
+[pixel][lane]. In phase 1 a core takes its tasks, one gradient pixel and one piece of its lanes each, a few at a time.
+Every task of a few has a UB line of its own, and is loaded, multiplied and stored when its turn comes: the load of one
+waits for nothing of those before it. The lines are used anew when all of the few are done.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from npu_sim.isa.emit import (
 from npu_sim.isa.op import Data, Pipe, Space
 from ops.common.kernel_parts import BLOCK, ceil_div, core_share
 from ops.common.queues import alloc, close_queues, deque, enque, free, open_queues
-from ops.vector.kernel_frame import IN, OUT, load_bytes, store_bytes
+from ops.vector.kernel_frame import IN, OUT
 
 CLEAR, LOAD, SCALE, STORE, SYNC, CAST = range(6)
 SITES = {CLEAR: "CLEAR", LOAD: "LOAD", SCALE: "SCALE", STORE: "STORE", SYNC: "SYNC", CAST: "CAST"}
@@ -65,6 +66,15 @@ def task_range(p, core):
 
 
 @jit
+def _copy(rows, n, dst_space, dst, src_space, src, length, data, tensor, site, tile):
+    """Copy ``length`` bytes with DataCopyPad, which the library's kernel has for whole blocks too."""
+    return emit_data_copy_pad(
+        rows, n, dst_space, dst, src_space, src, block_count=1, block_len=length, src_gap=0, dst_gap=0,
+        left_padding=0, right_padding=0, mode=0, value_bits=0, dtype=data, tensor=tensor, site=site, tile=tile,
+    )  # fmt: skip
+
+
+@jit
 def clear(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
     """Store zeros from one UB buffer to the part of the sums of ``core``; see `npu_sim.program.launch.Launch`.
 
@@ -86,8 +96,18 @@ def clear(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
         if n + STEP_ROWS > len(rows):
             yield n
             n = 0
-        n = store_bytes(
-            rows, n, 1, p.sum + at, 0, min(p.clear_bytes, end - at), p.sum_data, p.sum_tensor, CLEAR, tile=-1
+        n = _copy(
+            rows,
+            n,
+            Space.GM,
+            p.sum + at,
+            Space.UB,
+            0,
+            min(p.clear_bytes, end - at),
+            p.sum_data,
+            p.sum_tensor,
+            CLEAR,
+            -1,
         )
     yield n
 
@@ -113,7 +133,8 @@ def _task_of(p, number, line):
 def _load(rows, n, p, t):
     """Load the lanes of a task."""
     source, length = p.src + (t.pixel * p.lanes + t.lane) * p.item, t.lanes * p.item
-    return load_bytes(rows, n, 1, t.place * p.item, source, length, p.data, p.src_tensor, LOAD, t.number)
+    target = t.place * p.item
+    return _copy(rows, n, Space.UB, target, Space.GM, source, length, p.data, p.src_tensor, LOAD, t.number)
 
 
 @jit
@@ -144,12 +165,8 @@ def _scale(rows, n, p, t):
 def _store(rows, n, p, t, h, w):
     """Store the lanes of a task to one pixel under its window; where windows overlap the sums are float32."""
     source = p.out + t.place * p.item if p.item == 2 and not p.overlap else p.calc + t.place * 4
-    target = p.sum + ((h * p.w + w) * p.lanes + t.lane) * p.sum_item
-    return emit_data_copy_pad(
-        rows, n, Space.GM, target, Space.UB, source, block_count=1, block_len=t.lanes * p.sum_item, src_gap=0,
-        dst_gap=0, left_padding=0, right_padding=0, mode=0, value_bits=0, dtype=p.sum_data, tensor=p.sum_tensor,
-        site=STORE, tile=t.number,
-    )  # fmt: skip
+    target, length = p.sum + ((h * p.w + w) * p.lanes + t.lane) * p.sum_item, t.lanes * p.sum_item
+    return _copy(rows, n, Space.GM, target, Space.UB, source, length, p.sum_data, p.sum_tensor, STORE, t.number)
 
 
 @jit
@@ -166,29 +183,22 @@ def scatter(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
     if p.overlap:
         n = emit_set_atomic(rows, n, Data.FP32, STORE, -1)
     for at in range(start, end, p.group):
-        few = min(p.group, end - at)
-
+        # the lines of a group are used anew when all of them have been read and stored
         n = alloc(rows, n, IN, 0, LOAD, at)
-        for line in range(few):
-            if n + STEP_ROWS > len(rows):
-                yield n
-                n = 0
-            n = _load(rows, n, p, _task_of(p, at + line, line))
-        n = enque(rows, n, IN, 0, LOAD, at)
-
-        n = deque(rows, n, IN, 0, SCALE, at)
         n = alloc(rows, n, OUT, 0, SCALE, at)
-        for line in range(few):
+        for line in range(min(p.group, end - at)):
             if n + STEP_ROWS > len(rows):
                 yield n
                 n = 0
-            n = _scale(rows, n, p, _task_of(p, at + line, line))
-        n = free(rows, n, IN, 0, SCALE, at)
-        n = enque(rows, n, OUT, 0, SCALE, at)
-
-        n = deque(rows, n, OUT, 0, STORE, at)
-        for line in range(few):
             t = _task_of(p, at + line, line)
+            n = _load(rows, n, p, t)
+            n = enque(rows, n, IN, 0, LOAD, t.number)
+
+            n = deque(rows, n, IN, 0, SCALE, t.number)
+            n = _scale(rows, n, p, t)
+            n = enque(rows, n, OUT, 0, SCALE, t.number)
+
+            n = deque(rows, n, OUT, 0, STORE, t.number)
             h0, h1, w0, w1, _ = window(p, t.pixel // p.ow, t.pixel % p.ow)
             for h in range(h0, h1):
                 for w in range(w0, w1):
@@ -202,6 +212,10 @@ def scatter(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
                     n = 0
                 # sums that two tasks share are added in the order of the tasks
                 n = emit_pipe_barrier(rows, n, Pipe.MTE3, STORE, t.number)
+        if n + STEP_ROWS > len(rows):
+            yield n
+            n = 0
+        n = free(rows, n, IN, 0, SCALE, at)
         n = free(rows, n, OUT, 0, STORE, at)
     if p.overlap:
         n = emit_set_atomic(rows, n, Data.NONE, STORE, -1)
@@ -212,7 +226,7 @@ def scatter(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
 def _round_piece(rows, n, p, at, count):
     """Round ``count`` sums from element ``at`` on to the tensors' type."""
     n = alloc(rows, n, IN, 0, CAST, at)
-    n = load_bytes(rows, n, 1, 0, p.sum + at * 4, count * 4, Data.FP32, p.sum_tensor, CAST, at)
+    n = _copy(rows, n, Space.UB, 0, Space.GM, p.sum + at * 4, count * 4, Data.FP32, p.sum_tensor, CAST, at)
     n = enque(rows, n, IN, 0, CAST, at)
 
     n = deque(rows, n, IN, 0, CAST, at)
@@ -226,7 +240,7 @@ def _round_piece(rows, n, p, at, count):
 
     n = deque(rows, n, OUT, 0, CAST, at)
     gm, length = p.dst + at * p.item, count * p.item
-    n = store_bytes(rows, n, 1, gm, p.cast_out, length, p.data, p.dst_tensor, CAST, at)
+    n = _copy(rows, n, Space.GM, gm, Space.UB, p.cast_out, length, p.data, p.dst_tensor, CAST, at)
     return free(rows, n, OUT, 0, CAST, at)
 
 

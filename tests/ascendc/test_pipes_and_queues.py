@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
+from npu_sim.ascendc import KernelError
+from npu_sim.program.violation import Kind
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -113,6 +115,41 @@ extern "C" __global__ __aicore__ void swapped(GM_ADDR x, GM_ADDR y) {
 """
 
 
+BORROWS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// The pipe that is made last gives the library its memory, which lies where the first has a buffer.
+extern "C" __global__ __aicore__ void borrows(GM_ADDR x, GM_ADDR y, int32_t early) {
+  TPipe first, last;
+  TBuf<> buffer;
+  first.InitBuffer(buffer, 1024);
+  GlobalTensor<float> from, to;
+  from.SetGlobalBuffer((__gm__ float*)x);
+  to.SetGlobalBuffer((__gm__ float*)y);
+  auto own = buffer.Get<float>();
+  if (early) DataCopy(own, from, 256);
+  InitOutput(to[256], 256, 0.0f);
+  PipeBarrier<PIPE_ALL>();
+  if (!early) DataCopy(own, from, 256);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(to, own, 256);
+}
+"""
+LACKS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// A queue of a buffer that these cores have not, which the kernel does not use, or does.
+extern "C" __global__ __aicore__ void lacks(GM_ADDR y, int32_t uses) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY);
+  TPipe pipe;
+  TQue<TPosition::CO2, 1> results;
+  pipe.InitBuffer(results, 1, 1024);
+  if (uses) results.AllocTensor<float>();
+  *(__gm__ int32_t*)y = 1;
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
     path = tmp_path_factory.mktemp("pipes") / "pipes.cpp"
@@ -144,3 +181,26 @@ def test_a_tensor_may_go_back_through_another_queue(source, x):
     run = ascendc.compile(source, "swapped")(x, y)
     np.testing.assert_array_equal(y, np.tile(x[:256] + x[256:], 2))
     assert not run.findings
+
+
+def test_a_queue_of_a_buffer_that_is_not_there_may_be_said(tmp_path):
+    path, y = tmp_path / "lacks.cpp", np.zeros(8, np.int32)
+    path.write_text(LACKS)
+    kernel = ascendc.compile(path, product="Ascend910B2")
+    kernel(y, np.int32(0), product="Ascend910B2")
+    assert y[0] == 1
+    with pytest.raises(KernelError, match="a CO2 queue must get its blocks from InitBuffer first"):
+        kernel(y, np.int32(1), product="Ascend910B2")
+
+
+def test_what_the_library_borrows_ends_what_an_earlier_pipe_has_there(tmp_path, x):
+    path = tmp_path / "borrows.cpp"
+    path.write_text(BORROWS)
+    kernel = ascendc.compile(path)
+    y = np.full(512, 7, np.float32)
+    run = kernel(x, y, np.int32(0))
+    np.testing.assert_array_equal(y[:256], x[:256])
+    np.testing.assert_array_equal(y[256:], 0)
+    assert not run.findings
+    run = kernel.check(x, y, np.int32(1))
+    assert any(found.kind is Kind.READ_STALE for found in run.findings)

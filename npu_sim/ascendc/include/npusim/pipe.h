@@ -25,13 +25,18 @@ constexpr int POOLED_BLOCKS = 256;  // behind them: those of pools
 constexpr int POSITION_BITS = 5;
 constexpr int64_t SCRATCH = (1 << POSITION_BITS) - 1;
 
-// What a call takes of a buffer for itself.
+void mark_other_pipes(Here here, int64_t in, int64_t address, int64_t bytes, bool begins);
+
+// What a call takes of a buffer for itself. A pipe knows nothing of the buffers of others, which may lie there, as on a
+// device: what they hold is over then.
 inline void borrow(Here here, int64_t in, int64_t address, int64_t bytes) {
+  mark_other_pipes(here, in, address, bytes, false);
   note_buffer(SCRATCH);
   emit_alloc_tensor(here, in, address, bytes, SCRATCH);
 }
 inline void give_back(Here here, int64_t in, int64_t address, int64_t bytes) {
   emit_free_tensor(here, in, address, bytes, SCRATCH);
+  mark_other_pipes(here, in, address, bytes, true);
 }
 
 struct Block {
@@ -165,6 +170,9 @@ class TPipe {
   bool InitBuffer(TQueBind<S, D, depth, mask>& queue, uint8_t count, uint32_t length, Here here = Here::now()) {
     queue.own.pipe = this;
     queue.own.first = block_count;
+    queue.own.count = 0;
+    // cores that are split have no CO2; a device lets a kernel say it that does not use it
+    if (queue.position == TPosition::CO2 && npusim::is_split) return true;
     queue.own.count = count;
     queue.own.cursor = queue.own.head = queue.own.used = 0;
     for (int i = 0; i < count; i++) add_block(here, queue.position, length);
@@ -233,6 +241,16 @@ class TPipe {
   }
 
   bool has_ended() const { return !is_open; }
+  // The lives of what the pipes that were there before this one have in a part of a space.
+  void mark_before(Here here, int64_t in, int64_t address, int64_t bytes, bool begins) {
+    for (TPipe* pipe = before; pipe; pipe = pipe->before)
+      for (int i = 0; pipe->is_open && i < pipe->block_count; i++) {
+        npusim::Block& block = pipe->blocks[i];
+        bool lives = block.is_buffer ? !block.is_idle : block.taken;
+        if (lives && block.space == in && block.address < address + bytes && address < block.address + block.bytes)
+          pipe->mark(here, block, begins);
+      }
+  }
 
   npusim::Block blocks[npusim::MAX_BLOCKS + npusim::POOLED_BLOCKS];
 
@@ -329,6 +347,7 @@ class TPipe {
   int block_count = 0, numbers = 0, pooled_count = 0, life = 0;
   uint8_t events[int(HardEvent::MAX)] = {};
   bool is_open = false, has_preset = false;
+  TPipe* before = nullptr;
 
   static void mark(Here here, npusim::Block& block, bool begins, int64_t bytes) {
     npusim::note_buffer(block.number);
@@ -339,6 +358,7 @@ class TPipe {
   void open(Here here) {
     is_open = true;
     life = ++npusim::pipe_lives;
+    before = npusim::self->pipe == this ? nullptr : (TPipe*)npusim::self->pipe;
     npusim::self->pipe = this;
     has_preset = npusim::is_split && npusim::self->is_cube;
     for (int i = 0; has_preset && i < PRESET; i++)
@@ -396,3 +416,9 @@ class TPipe {
 
 inline TPipe* GetTPipePtr() { return (TPipe*)npusim::self->pipe; }
 }  // namespace AscendC
+
+namespace npusim {
+inline void mark_other_pipes(Here here, int64_t in, int64_t address, int64_t bytes, bool begins) {
+  if (AscendC::TPipe* pipe = AscendC::GetTPipePtr()) pipe->mark_before(here, in, address, bytes, begins);
+}
+}  // namespace npusim
