@@ -28,6 +28,7 @@ _HOST_CALL = re.compile(
 )
 _HOST_TYPE = re.compile(
     r"\b(?:platform_ascendc|matmul_tiling|gert|ge|at|torch)::|\b(?:TORCH_LIBRARY\w*|PYBIND11_MODULE)\s*\("
+    r"|\baclprof\w+"
 )
 """In the head of a function: its types are not there, so the whole function goes. Bindings of PyTorch look like one."""
 _HOST_HEADER = re.compile(
@@ -38,6 +39,9 @@ _BEFORE_HEAD = re.compile(r"\A|[;{}]|^\s*#[^\n]*(?:\\\n[^\n]*)*$", re.MULTILINE)
 """Where the head of a function may begin."""
 _KERNEL = re.compile(r"__global__\b[^;{}()]*?(?:__\w+__(?:\s*\([^)]*\))?\s+)*\bvoid\s+(\w+)\s*\(")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.|\\\n)*", re.MULTILINE)
+_MACRO_CALLS = re.compile(r"(?:\s*\w+[ \t]*\([^()]*\)[ \t]*\n)+(?=\s*[^\s{])")
+"""Lines before the head of a function that are none of it."""
+_LAUNCH = re.compile(r"\{[^{}]*<<<[^{}]*\}")
 _PARAMETERS = re.compile(r"[^()]*(?:\([^()]*\)[^()]*)*\)")
 _BRACE, _BODY = re.compile(r"[{}]"), re.compile(r"\s*\{")
 _CLASS = re.compile(r"\b(?:class|struct)\s+(\w+)\s*(?:final\s*)?(?:<[^;{}()]*>\s*)?(?::[^;{}()]*)?\{")
@@ -221,6 +225,8 @@ def _without_host_code(text: str, code: str) -> str:
     for start, end in _bodies(code):
         body = code[start:end]
         first = max(found.end() for found in _BEFORE_HEAD.finditer(code, 0, start))
+        calls = _MACRO_CALLS.match(code, first, start)
+        first = first if calls is None else calls.end()
         head = code[first:start]
         if _HOST_TYPE.search(head):
             pieces += [text[done:first], re.sub(r"[^\n]", "", text[first:end])]
@@ -229,7 +235,13 @@ def _without_host_code(text: str, code: str) -> str:
             pieces += [text[done : start + 1], "__builtin_trap();", re.sub(r"[^\n]", "", text[start:end]), "}"]
             done = end
     pieces.append(text[done:])
-    return "".join(pieces)
+    return _DIRECTIVE.sub(lambda found: _LAUNCH.sub(_trap, found[0]), "".join(pieces))
+
+
+def _trap(found: re.Match[str]) -> str:
+    """Return what stands in a macro for the body of a function that launches, of as many lines."""
+    joined = "\\\n" * found[0].count("\n")
+    return f"{{ __builtin_trap(); {joined}}}"
 
 
 def _bodies(code: str) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
+from npu_sim.ascendc import KernelError
 from npu_sim.compilers import CompilationError
 from tests.ascendc.compiler import require_compiler
 
@@ -304,3 +305,49 @@ def test_functions_by_their_address_and_exclusive_or(tmp_path):
     assert np.allclose(y[:8], np.exp(wanted[:8]), rtol=1e-6)
     assert np.array_equal(words[:16], kept[:16] ^ kept[16:32])
     assert run.findings == ()
+
+
+WHOLE = """
+#include "kernel_operator.h"
+using namespace AscendC;
+template <class T> __global__ __aicore__ void powers(GM_ADDR x, GM_ADDR y, int32_t exponent, int32_t which) {
+  TPipe pipe;
+  TBuf<> in, out, free;
+  pipe.InitBuffer(in, 1024);
+  pipe.InitBuffer(out, 1024);
+  pipe.InitBuffer(free, 1024);
+  GlobalTensor<T> X, Y;
+  X.SetGlobalBuffer((__gm__ T*)x);
+  Y.SetGlobalBuffer((__gm__ T*)y);
+  auto a = in.Get<T>(), r = out.Get<T>();
+  DataCopy(a, X, 256);
+  PipeBarrier<PIPE_ALL>();
+  if (which == 0) Power(r, a, T(exponent), free.Get<uint8_t>(), 250);
+  if (which == 1) Power(r, a, a, free.Get<uint8_t>(), 250);
+  PipeBarrier<PIPE_ALL>();
+  DataCopyPad(Y, r, DataCopyExtParams(1, 250 * sizeof(T), 0, 0, 0));
+}
+"""
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 5, 31])
+def test_powers_of_whole_numbers_are_exact_modulo_a_word(tmp_path, exponent):
+    path = tmp_path / "powers.cpp"
+    path.write_text(WHOLE)
+    x, y = np.random.default_rng(exponent).integers(-99, 99, 256).astype(np.int32), np.zeros(256, np.int32)
+    run = ascendc.compile(path, "powers<int32_t>")(x, y, np.int32(exponent), np.int32(0))
+    wanted = [(int(value) ** exponent + 2**31) % 2**32 - 2**31 for value in x[:250]]
+    assert y[:250].tolist() == wanted
+    assert not run.findings
+
+
+@pytest.mark.parametrize(
+    ("exponent", "which", "words"),
+    [(-1, 0, "must have an exponent of 0 or more, not -1"), (2, 1, "is modelled with a number as the exponent")],
+)
+def test_powers_of_whole_numbers_that_are_not_modelled_say_so(tmp_path, exponent, which, words):
+    path = tmp_path / "powers.cpp"
+    path.write_text(WHOLE)
+    x = np.ones(256, np.int32)
+    with pytest.raises(KernelError, match=f"Power of int32_t {words}"):
+        ascendc.compile(path, "powers<int32_t>")(x, x.copy(), np.int32(exponent), np.int32(which))

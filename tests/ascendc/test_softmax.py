@@ -33,13 +33,13 @@ template <class T, class U> __global__ __aicore__ void rows(
   LocalTensor<U> s = c.Get<U>(), g = d.Get<U>();
   LocalTensor<uint8_t> free = room ? buffer.Get<uint8_t>() : LocalTensor<uint8_t>();
   uint32_t blocks = m * 32 / sizeof(U), narrow = m * 32 / sizeof(T);
-  bool is_flash = which < 2, is_gradient = which == 2 || which == 3;
+  bool is_flash = which < 2 || which > 7, is_gradient = which == 2 || which == 3;
   uint16_t rest = (pitch * sizeof(T) - (k * sizeof(T) + 31) / 32 * 32) / 32;
   DataCopyExtParams in_rows(m, k * sizeof(T), (pitch - k) * sizeof(T), rest, 0);
   DataCopyPad(in, X, in_rows, DataCopyPadExtParams<T>());
   if (is_gradient) DataCopyPad(two, O, in_rows, DataCopyPadExtParams<T>());
-  if (which == 1 || which == 4) DataCopy(s, S, blocks);
-  if (which == 1 || which == 4 || which == 6) DataCopy(g, M, blocks);
+  if (which == 1 || which == 4 || which == 8) DataCopy(s, S, blocks);
+  if (which == 1 || which == 4 || which == 6 || which == 8) DataCopy(g, M, blocks);
   SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
   SoftMaxShapeInfo info{m, pitch, m, k};
   SoftMaxTiling tiling = SoftMaxFlashV2TilingFunc(info, sizeof(T), sizeof(U), room, true);
@@ -48,6 +48,13 @@ template <class T, class U> __global__ __aicore__ void rows(
     else SoftmaxFlashV2<T, false>(out, s, g, in, scale, s, g, tiling, info);
   }
   if (which == 1) SoftmaxFlashV2<T, true>(in, s, g, in, scale, s, g, free, tiling, info);
+  if (which >= 8) {
+    SoftMaxTiling own = SoftMaxFlashV2TilingFuncImpl(m, pitch, sizeof(T), sizeof(U), room);
+    if (own.srcM != tiling.srcM || own.srcK != tiling.srcK || own.srcSize != tiling.srcSize) return;
+    if (room) SoftmaxFlash<T>(in, s, g, in, scale, s, g, free, own, which == 8, info);
+    else SoftmaxFlash<T, true>(in, s, g, in, scale, s, g, own, which == 8, info);
+    out = in;
+  }
   if (which == 2) SoftmaxGrad<T>(two, in, two, free, tiling, false, info);
   if (which == 3) { if (room) SoftmaxGradFront<T>(scale, in, two, free, tiling, info);
                     else SoftmaxGrad<T>(scale, in, two, tiling, true, info); }
@@ -62,7 +69,7 @@ template <class T, class U> __global__ __aicore__ void rows(
   SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
   if (which != 3) DataCopyPad(Y, out, DataCopyExtParams(m, k * sizeof(T), rest, (pitch - k) * sizeof(T), 0));
   if (is_flash || which == 5) { DataCopy(SN, s, blocks); DataCopy(MN, g, blocks); }
-  if (which == 1 || which == 3) DataCopy(E, scale, narrow);
+  if (which == 1 || which == 3 || which == 8) DataCopy(E, scale, narrow);
 }
 """
 BOUND = {np.float32: 2.0**-21, np.float16: 2.0**-10}
@@ -219,3 +226,21 @@ def test_values_that_are_not_in_blocks_do_not_compile(tmp_path):
     path.write_text(KERNEL.replace("MODE", "SOFTMAX_OUTPUT_WITHOUT_BRC"))
     with pytest.raises(CompilationError, match="SoftMax is modelled with blocks of sums and maxima"):
         ascendc.compile(path, "rows<float, float>", kind="vector").build()
+
+
+@pytest.mark.parametrize("types", TYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_attention_in_parts_that_are_divided(source, host, types, shape):
+    least = host(*shape[:2], *(4 if name == "float" else 2 for name in types))[0]
+    for which in (8, 9):
+        rows = Rows(source, types, *shape)
+        x, _, sums, maxes = rows.before
+        y = rows.call(which, least if which == 8 else 0)
+        best = np.maximum(x.max(1, keepdims=True), maxes[:, :1]) if which == 8 else x.max(1, keepdims=True)
+        powers, before = np.exp(x - best), np.exp(maxes[:, :1] - best) * sums[:, :1] if which == 8 else 0
+        total = powers.sum(1, keepdims=True) + before
+        np.testing.assert_allclose(y, powers / total, rtol=4 * BOUND[rows.dtype], atol=1e-7)
+        np.testing.assert_allclose(rows.new_sums[:, :1], total, rtol=4 * BOUND[rows.other])
+        np.testing.assert_allclose(rows.new_maxes[:, :1], best, rtol=BOUND[rows.other])
+        if which == 8:
+            np.testing.assert_allclose(rows.scales[:, :1], before / total, rtol=4 * BOUND[rows.dtype], atol=1e-7)

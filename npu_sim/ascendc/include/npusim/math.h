@@ -406,9 +406,39 @@ inline void raise(const Steps& s, const LocalTensor<float>& result, const LocalT
   s.add(result, t[2], t[1]);
 }
 
+// Whole numbers: the products of the squares that the exponent has, modulo 2^32.
+inline void power_of_whole(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<int32_t>& dst,
+                           const LocalTensor<int32_t>& base, int32_t exponent, uint32_t count) {
+  if (!has_vector() || count == 0) return;
+  if (exponent < 0) refuse(here, "Power of int32_t must have an exponent of 0 or more, not %d", exponent);
+  Temporary room(here, "Power", given);
+  int64_t chunk = room.bytes() / 8 / 64 * 64;
+  if (chunk < 64) refuse(here, "Power must be given a temporary buffer of at least 512 bytes, not %lld", (long long)room.bytes());
+  room.take(2 * chunk * 4);
+  LocalTensor<int32_t> square = room.part<int32_t>(0, chunk * 4), result = room.part<int32_t>(chunk * 4, chunk * 4);
+  for (uint32_t at = 0; at < count; at += uint32_t(chunk)) {
+    int32_t some = int32_t(count - at < chunk ? count - at : chunk);
+    AscendC::Adds(square, base[at], 0, some, here);
+    AscendC::Duplicate(result, 1, some, here);
+    barrier(here, pipe::V);
+    for (int32_t rest = exponent; rest; rest >>= 1) {
+      if (rest & 1) AscendC::Mul(result, result, square, some, here);
+      if (rest > 1) {
+        barrier(here, pipe::V);
+        AscendC::Mul(square, square, square, some, here);
+      }
+      barrier(here, pipe::V);
+    }
+    AscendC::Adds(dst[at], result, 0, some, here);
+    barrier(here, pipe::V);
+  }
+}
+
 template <class T>
 inline void power(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst, const LocalTensor<T>& base,
                   const LocalTensor<T>& exponent, uint32_t count) {
+  if constexpr (std::is_same_v<T, int32_t>) refuse(here, "Power of int32_t is modelled with a number as the exponent");
+  else
   elements<3>(here, "Power", given, dst, count,
               [](const Steps& s, const auto& r, const auto& t, const auto& x, const auto& y) { raise(s, r, t, x, y); },
               base, exponent);
@@ -416,7 +446,8 @@ inline void power(Here here, const LocalTensor<uint8_t>* given, const LocalTenso
 template <class T>
 inline void power(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst, const LocalTensor<T>& base,
                   const std::common_type_t<T>& exponent, uint32_t count) {
-  elements<4>(here, "Power", given, dst, count, [&](const Steps& s, const auto& r, const auto& t, const auto& x) {
+  if constexpr (std::is_same_v<T, int32_t>) power_of_whole(here, given, dst, base, exponent, count);
+  else elements<4>(here, "Power", given, dst, count, [&](const Steps& s, const auto& r, const auto& t, const auto& x) {
     s.set(t[3], float(exponent));
     raise(s, r, t, x, t[3]);
   }, base);
@@ -424,7 +455,8 @@ inline void power(Here here, const LocalTensor<uint8_t>* given, const LocalTenso
 template <class T>
 inline void power(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
                   const std::common_type_t<T>& base, const LocalTensor<T>& exponent, uint32_t count) {
-  elements<4>(here, "Power", given, dst, count, [&](const Steps& s, const auto& r, const auto& t, const auto& y) {
+  if constexpr (std::is_same_v<T, int32_t>) refuse(here, "Power of int32_t is modelled with a number as the exponent");
+  else elements<4>(here, "Power", given, dst, count, [&](const Steps& s, const auto& r, const auto& t, const auto& y) {
     s.set(t[3], float(base));
     raise(s, r, t, t[3], y);
   }, exponent);

@@ -100,13 +100,12 @@ inline void softmax(Here here, const char* call, const LocalTensor<uint8_t>* giv
 }
 
 // A part of a row of attention: dst = e^(x - max), with the sums and maxima of the parts so far, and in `scale` by what
-// the results of the parts before are to be multiplied.
-template <bool updates, class T, class U>
-inline void softmax_flash(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
+// the results of the parts before are to be multiplied. The older call divides both by the sum of all parts.
+template <bool updates, bool divides, class T, class U>
+inline void softmax_flash(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
                           const LocalTensor<U>& sum, const LocalTensor<U>& max, const LocalTensor<T>& src,
                           const LocalTensor<T>& scale, const LocalTensor<U>& sum_before,
                           const LocalTensor<U>& max_before, const SoftMaxShape& shape) {
-  constexpr const char* call = "SoftmaxFlashV2";
   if (!has_vector()) return;
   check_rows<T>(here, call, shape.rows, shape.pitch, shape.count);
   Temporary room(here, call, given);
@@ -130,18 +129,24 @@ inline void softmax_flash(Here here, const LocalTensor<uint8_t>* given, const Lo
       barrier(here, pipe::V);
       one.sub(factor, before, most);
       one.exp(factor, factor);
-      RowBlocks<T>(steps).store(scale, row, factor);
+      if constexpr (!divides) RowBlocks<T>(steps).store(scale, row, factor);
     }
     blocks.store(max, row, most);
     steps.sub_block(wide, most);
     steps.exp(wide, wide);
-    steps.store(dst[uint32_t(row * shape.pitch)], wide);
+    if constexpr (!divides) steps.store(dst[uint32_t(row * shape.pitch)], wide);
     fold_sum(here, lanes, wide, shape.count);
     sums_of(here, all, lanes, one.count, 0);
     if constexpr (updates) {
       blocks.load(before, sum_before, row, one.count);
       one.mul(before, before, factor);
       one.add(all, all, before);
+    }
+    if constexpr (divides) {
+      one.div(before, before, all);
+      RowBlocks<T>(steps).store(scale, row, before);
+      steps.div_block(wide, all);
+      steps.store(dst[uint32_t(row * shape.pitch)], wide);
     }
     blocks.store(sum, row, all);
   }
@@ -217,10 +222,26 @@ NPUSIM_SOFTMAX_ALONE(, nullptr)
     static_assert(!nz, "SoftmaxFlashV2 of fractals is not modelled");                                               \
     static_assert(config.mode == SoftmaxMode::SOFTMAX_NORMAL,                                                       \
                   "SoftmaxFlashV2 is modelled with blocks of sums and maxima");                                     \
-    npusim::softmax_flash<updates, T, U>(here, given, dst, sum, max, src, scale, old_sum, old_max, {tiling, info}); \
+    npusim::softmax_flash<updates, false, T, U>(here, "SoftmaxFlashV2", given, dst, sum, max, src, scale, old_sum, old_max, {tiling, info}); \
   }
 NPUSIM_SOFTMAX_FLASH(SoftmaxFlashV2, NPUSIM_GIVEN, &temporary)
 NPUSIM_SOFTMAX_FLASH(SoftmaxFlashV2, , nullptr)
+
+#define NPUSIM_SOFTMAX_FLASH_OLD(PARAMETER, given)                                                                    \
+  template <class T, bool reuse = false, bool basic = false, class U>                                                \
+  inline void SoftmaxFlash(const LocalTensor<T>& dst, const LocalTensor<U>& sum, const LocalTensor<U>& max,          \
+                           const LocalTensor<T>& src, const LocalTensor<T>& scale, const LocalTensor<U>& old_sum,    \
+                           const LocalTensor<U>& old_max, PARAMETER const SoftMaxTiling& tiling,                     \
+                           bool updates = false, const SoftMaxShapeInfo& info = {}, Here here = Here::now()) {       \
+    if (updates)                                                                                                     \
+      npusim::softmax_flash<true, true, T, U>(here, "SoftmaxFlash", given, dst, sum, max, src, scale, old_sum,       \
+                                              old_max, {tiling, info});                                              \
+    else                                                                                                             \
+      npusim::softmax<npusim::SoftMaxKind::PLAIN, T, U>(here, "SoftmaxFlash", given, dst, &sum, &max, src,           \
+                                                        {tiling, info});                                             \
+  }
+NPUSIM_SOFTMAX_FLASH_OLD(NPUSIM_GIVEN, &temporary)
+NPUSIM_SOFTMAX_FLASH_OLD(, nullptr)
 
 // The tiling that a kernel makes itself for another shape: of these functions only the sizes matter.
 inline constexpr SoftMaxTiling SoftMaxFlashV2TilingFunc(const SoftMaxShapeInfo& info, const uint32_t, const uint32_t,
@@ -229,6 +250,13 @@ inline constexpr SoftMaxTiling SoftMaxFlashV2TilingFunc(const SoftMaxShapeInfo& 
   SoftMaxTiling tiling{};
   tiling.srcM = info.srcM, tiling.srcK = info.srcK, tiling.srcSize = info.srcM * info.srcK;
   return tiling;
+}
+
+inline constexpr SoftMaxTiling SoftMaxFlashV2TilingFuncImpl(const uint32_t rows, const uint32_t width, const uint32_t,
+                                                            const uint32_t, const uint32_t, const bool = false,
+                                                            const bool = false, const bool = false,
+                                                            const bool = false) {
+  return SoftMaxFlashV2TilingFunc({rows, width, rows, width}, 0, 0, 0);
 }
 
 #define NPUSIM_SOFTMAX_GRAD(Name, Front, PARAMETER, given)                                                           \

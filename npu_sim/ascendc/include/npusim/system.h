@@ -45,10 +45,11 @@ template <class T, class = std::enable_if_t<std::is_same_v<T, float>>> inline fl
   return __builtin_sqrtf(value);
 }
 // Without these it would be that of int, which cuts.
-template <class T, class = std::enable_if_t<!std::is_same_v<T, int> && (std::is_arithmetic_v<T> || std::is_same_v<T, half>)>>
-inline auto abs(T value) {
-  if constexpr (std::is_unsigned_v<T>) return value;
-  else return std::conditional_t<(sizeof(T) < sizeof(int) && std::is_integral_v<T>), int, T>(value < T(0) ? -value : value);
+inline half abs(half value) { return float(value) < 0 ? half(-float(value)) : value; }
+inline bfloat16_t abs(bfloat16_t value) { return float(value) < 0 ? bfloat16_t(-float(value)) : value; }
+template <class T, class = std::enable_if_t<std::is_floating_point_v<T> || std::is_same_v<T, int64_t>>>
+inline T abs(T value) {
+  return value < 0 ? -value : value;
 }
 
 #define TILING_KEY_IS(key) (::npusim::control->tiling_key == (key))
