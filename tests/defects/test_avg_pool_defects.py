@@ -30,8 +30,8 @@ PROGRAMS = {
     "halves stored": ("bf16", APART, 1, False),
 }
 
-# (rows, waits whose removal breaks an ordering): two of each task, and two where lines of UB are used anew. The others are
-# the first wait for each buffer and the last ones.
+# (rows, waits whose removal breaks an ordering): two of each task, and two where lines of UB are used anew. The others
+# are the first wait for each buffer and the last ones.
 COUNTS = {
     "floats cleared": (5, 1),
     "floats added": (104, 20),
