@@ -93,7 +93,6 @@ enum { MIX = 0, AIC = 1, AIV = 2 };
 using TEventID = int8_t;
 using TBufHandle = uint8_t*;
 template <class A, class B> using IsSameType = std::is_same<A, B>;
-using std::is_same;
 template <bool value, class A, class B> using Conditional = std::conditional<value, A, B>;
 template <class T> using PrimT = T;
 using TrueType = std::true_type;
