@@ -19,10 +19,7 @@ from npu_sim.units import ceil_div
 
 ALIGNED_BYTES = 512
 """Each stretch of data begins at a multiple."""
-_TABLE = re.compile(
-    r"\b(?:(?:const|constexpr|static|inline|volatile)\s+)*__gm__\s+(?:(?:const|constexpr|static|volatile)\s+)*"
-    r"[\w:]+\s+\w+\s*\[[^\]]*\]\s*(?:=\s*)?\{"
-)
+_TABLE = re.compile(r"\b__gm__\s[\w\s:]*\w\s*(?:\[[^\[\]]*\]\s*)+(?:=\s*)?\{")
 _LOAD = 1
 
 

@@ -17,10 +17,10 @@ SOURCE = """
 #include "kernel_operator.h"
 using namespace AscendC;
 {sides}
-__gm__ const int32_t odd[16] = {{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
-static volatile __gm__ uint32_t words[16] = {{0, 0, 7}};
+__gm__ const signed int odd[16] = {{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31}};
+static volatile uint32_t __gm__ words[16] = {{0, 0, 7}};
 template <class T> struct Tables {{
-  constexpr static __gm__ T halves[16] = {{0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5}};
+  constexpr static __gm__ T halves[2][8] = {{{{0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5}}}};
 }};
 
 extern "C" __global__ __aicore__ void take(GM_ADDR y, GM_ADDR z) {{
@@ -77,6 +77,9 @@ def test_tables_are_tensors_of_the_call(tmp_path, kind, sides):
     [
         ("const __gm__ int32_t a[4] = {1};", True),
         ("constexpr static __gm__ T a[2]{};", True),
+        ("const __gm__ float a[2][3] = {{1}, {2}};", True),
+        ("__gm__ const unsigned char a[] = {1};", True),
+        ("static const uint8_t __gm__ a[N * 2] = {1};", True),
         ("// __gm__ int a[4] = {1};", False),
         ("auto* p = (__gm__ int32_t*)x; int a[4] = {1};", False),
         ("void f(__gm__ uint8_t* x, int n[4]) { }", False),
