@@ -10,6 +10,7 @@ from npu_sim import ascendc
 from npu_sim.compilers import CompilationError
 from npu_sim.dtypes.convert import cast
 from npu_sim.dtypes.formats import RoundMode
+from npu_sim.products import get_product
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -105,6 +106,7 @@ extern "C" __global__ __aicore__ void refused(GM_ADDR x, int what) {
   if (what == 1) AscendCUtils::SetOverflow(0);
   if (what == 2) scatter_vnchwconv_b32(VA1, VA2, 1, 0, 0);
   if (what == 4) { SetAtomicMax<float>(); SetAtomicType<half>(); }
+  if (what == 5) { SetAtomicType<half>(); SetAtomicAdd<float>(); }
   if (what == 3) copy_gm_to_ubuf_align_b32(p.at<void>(0), x, 0, 1, 4, 0, 7, 0, 0);
 }
 """
@@ -191,6 +193,12 @@ def _overflow(source, product):
         "  AscendC::AscendCUtils::SetOverflow(what == 0);\n}\n"
     )
     return ascendc.compile(path, product=product)
+
+
+def test_every_block_begins_with_plain_stores(source):
+    """Of more blocks than cores too: the type that the one before set is not changed but set."""
+    kernel = ascendc.compile(source, "refused", product="910b")
+    kernel(np.zeros(64, np.int8), 5, product="910b", blocks=2 * get_product("910b").vector_core_count)
 
 
 @pytest.mark.parametrize(("product", "what"), [("910b", 0), ("310p", 1)])

@@ -60,6 +60,7 @@ struct Registers {
   FeatureMap maps[2];
   bool counts = false;         // SetMaskCount
   uint64_t mask_low = ~0ull;  // that was set last
+  int64_t atomic = 0;          // type of atomic stores, NONE: they are plain
   int64_t comparison = -1;  // where the bits of CmpMask are
   void (*at_end)() = nullptr;
   // What ReduceSum left, where the last extremes of repeats are, what casts scale by.
@@ -102,7 +103,6 @@ struct Core : Registers {
   int64_t cleaned = -1, cleaned_at = 0;  // the line of the data cache that was cleaned last (signals.h), and when
   std::vector<int64_t> known;   // of each word (signals.h): how many stores to it this core has seen
   int64_t row_count = 0;
-  int64_t atomic = 0;           // type of atomic stores, NONE: they are plain
   uint64_t va[8][8] = {};       // registers of eight addresses each (lower_names.h)
 };
 
