@@ -42,6 +42,8 @@ nrt: Any = _nrt
 _LOG = logging.getLogger("npu_sim")
 _MAGIC = b"npu-sim compiled code 1\n"
 _SUFFIX, _PART_SUFFIX = ".code", ".part"
+_SUFFIXES = (_SUFFIX, ".times")
+"""Of what is kept here: compiled code, and times of launches (`ops.studies.calls.kept_bounds`)."""
 _OURS = re.compile(r"[0-9a-f]{20}")
 """Names of the directories of one state of a function and all it depends on."""
 _UNUSED_SECONDS = 30 * 86400
@@ -109,7 +111,7 @@ def why_not_kept(parent: str) -> str | None:
 
 
 @cache
-def _is_usable(directory: str) -> bool:
+def is_usable(directory: str) -> bool:
     """Return whether the directory of one state of the sources can be used; it is made, and marked as used today."""
     parent = os.path.dirname(directory)
     reason = why_not_kept(parent)
@@ -126,7 +128,7 @@ def _is_usable(directory: str) -> bool:
 
 
 @cache
-def _prune(parent: str) -> None:
+def prune(parent: str) -> None:
     """Remove the files of states of the sources that nobody has used for long, and what killed processes left."""
     now = time.time()
     for directory in Path(parent).iterdir():
@@ -136,7 +138,7 @@ def _prune(parent: str) -> None:
             unused = now - directory.stat().st_mtime > _UNUSED_SECONDS
             for path in directory.iterdir():
                 left = path.suffix == _PART_SUFFIX and now - path.stat().st_mtime > 3600
-                if left or (unused and path.suffix == _SUFFIX):
+                if left or (unused and path.suffix in _SUFFIXES):
                     path.unlink()
             if unused:
                 directory.rmdir()
@@ -166,9 +168,9 @@ def read_whole(path: str) -> bytes | None:
         return None
     body = data[len(_MAGIC) + 32 :]
     if status.st_uid != os.geteuid() or _others_write(status):
-        _note(f"compiling again: others can write to {path}")
+        _note(f"made again: others can write to {path}")
     elif data[: len(_MAGIC) + 32] != _MAGIC + _digest(os.path.basename(path), body):
-        _note(f"compiling again: {path} is damaged")
+        _note(f"made again: {path} is damaged")
     else:
         return body
     return None
@@ -270,7 +272,7 @@ class CodeCache:
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Return the compiled code for a signature, None if there is none."""
-        if not _is_usable(self._directory()):
+        if not is_usable(self._directory()):
             return None
         path = self._path(signature, target.codegen())
         try:
@@ -286,11 +288,11 @@ class CodeCache:
     def save_overload(self, signature: Any, compiled: Any) -> None:
         """Keep compiled code, unless it holds addresses of this process."""
         directory = self._directory()
-        if not _is_usable(directory) or compiled.library.has_dynamic_globals:
+        if not is_usable(directory) or compiled.library.has_dynamic_globals:
             return
         try:
             write_whole(self._path(signature, compiled.codegen), _pickled(_kept(compiled)))
-            _prune(os.path.dirname(directory))
+            prune(os.path.dirname(directory))
         except OSError as error:
             _note(f"compiled code is not kept: {directory} is not usable ({error.strerror})")
 

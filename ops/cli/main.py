@@ -25,6 +25,7 @@ try:
 
     from npu_sim.errors import InternalError, NpuSimError, ProgramError
     from npu_sim.report.files import OutputFileError
+    from ops.cli import GARBAGE_THRESHOLDS
     from ops.cli.output import EXIT_INTERRUPTED, GuardedOutput, ReaderGoneError, stop_noting
 except KeyboardInterrupt:
     # A user may well change their mind while these are imported.
@@ -239,9 +240,7 @@ def program() -> NoReturn:
 
     Python would free each of millions of objects before the system takes all memory back: a twelfth of a first run.
     """
-    # A run makes many objects and few cycles: compilation leaves a million that live on, and looking through them all
-    # took a fifteenth of a first run.
-    gc.set_threshold(2_000_000, 20, 100)
+    gc.set_threshold(*GARBAGE_THRESHOLDS)
     # NumPy's OpenBLAS lets its threads ask for work in a loop for 2^26 cycles from the start and behind each product: a
     # tenth of the processor time of a command. 2^4 is the least that it takes.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")

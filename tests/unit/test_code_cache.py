@@ -22,7 +22,7 @@ from ops.common.kernel_parts import core_share
 pytestmark = pytest.mark.skipif(not _jit.JIT_ENABLED, reason="compiles")
 
 ROOT = Path(__file__).parents[2]
-_MEMORY = (_code_cache._note, _code_cache._is_usable, _code_cache.why_not_kept, _code_cache._prune)
+_MEMORY = (_code_cache._note, _code_cache.is_usable, _code_cache.why_not_kept, _code_cache.prune)
 
 
 def plus_one(x):
@@ -89,7 +89,7 @@ def test_damaged_or_foreign_file_is_a_note_and_compiled_again(kept_file, caplog,
         kept_file.write_bytes(data)
         caplog.clear()
         assert not fresh(), name
-        assert [r.getMessage() for r in caplog.records] == [f"npu-sim: compiling again: {kept_file} is damaged"], name
+        assert [r.getMessage() for r in caplog.records] == [f"npu-sim: made again: {kept_file} is damaged"], name
         assert fresh(), "the file has been replaced by a whole one"
     assert not (tmp_path / "boom").exists()
 
@@ -116,14 +116,14 @@ def test_file_under_another_name_is_not_taken(kept_file, caplog):
     other = kept_file.with_name("plus_one-0000000000000000.code")
     kept_file.rename(other)
     assert _code_cache.read_whole(str(other)) is None
-    assert [r.getMessage() for r in caplog.records] == [f"npu-sim: compiling again: {other} is damaged"]
+    assert [r.getMessage() for r in caplog.records] == [f"npu-sim: made again: {other} is damaged"]
 
 
 def test_file_that_others_can_write_is_not_taken(kept_file, caplog):
     kept_file.chmod(0o606)
     assert not fresh()
     assert [r.getMessage() for r in caplog.records] == [
-        f"npu-sim: compiling again: others can write to {kept_file}",
+        f"npu-sim: made again: others can write to {kept_file}",
     ]
 
 
@@ -246,22 +246,22 @@ def test_processes_beside_each_other_never_take_each_others_code(tmp_path):
 
 
 def test_prune_removes_what_was_not_used_for_long_and_nothing_else(tmp_path):
-    _code_cache._prune.cache_clear()
+    _code_cache.prune.cache_clear()
     old, young, foreign = (tmp_path / name for name in ("0" * 20, "1" * 20, "not_ours"))
     past = time.time() - 40 * 86400
     for directory in (old, young, foreign):
         directory.mkdir()
-        for name in ("f.code", "left.part", "other.txt"):
+        for name in ("f.code", "step.times", "left.part", "other.txt"):
             (directory / name).write_text("")
             os.utime(directory / name, (past, past))
     (young / "now.part").write_text("")
     (old / "other.txt").unlink()
     for directory in (old, foreign):
         os.utime(directory, (past, past))
-    _code_cache._prune(str(tmp_path))
+    _code_cache.prune(str(tmp_path))
     assert not old.exists()
-    assert sorted(path.name for path in young.iterdir()) == ["f.code", "now.part", "other.txt"]
-    assert len(list(foreign.iterdir())) == 3
+    assert sorted(path.name for path in young.iterdir()) == ["f.code", "now.part", "other.txt", "step.times"]
+    assert len(list(foreign.iterdir())) == 4
 
 
 def overload(function):

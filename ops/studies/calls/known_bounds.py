@@ -8,13 +8,17 @@ they agree in all but the place of their tensors, up to what 512 bytes align.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import hashlib
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
 
 from npu_sim.engines.intervals import LaunchBounds, bound_launch
 from npu_sim.engines.timeline_memory import bytes_in
 from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch, PhaseKernels
+from npu_sim.products.cost import CostParams
+from npu_sim.program.launch import Kernel, Launch, PhaseKernels
 
 _MOST = 1024
 """Launches kept, a few KB each: those of several networks."""
@@ -26,7 +30,8 @@ class KnownBounds:
     """Bounds by what makes launches equal; the oldest go first."""
 
     def __init__(self) -> None:
-        self._bounds: dict[Hashable, LaunchBounds] = {}
+        self._bounds: dict[bytes, LaunchBounds] = {}
+        self._noted: list[dict[bytes, LaunchBounds]] = []
 
     def of(self, launch: Launch, product: Product, options: TimelineOptions) -> LaunchBounds:
         """Return what `bound_launch` does.
@@ -39,14 +44,36 @@ class KnownBounds:
         key = launch_key(launch)
         if key is None:
             return bound_launch(launch, product, options=options)
-        whole = (product.name, product.timing_clock_hz, product.l2_bytes, product.cost, options, key)
-        found = self._bounds.get(whole)
+        parameters = _digest_of(product.cost)
+        whole = repr((product.name, product.timing_clock_hz, product.l2_bytes, parameters, options, key))
+        name = hashlib.sha256(whole.encode()).digest()
+        found = self._bounds.get(name)
         if found is None:
             found = bound_launch(launch, product, options=options)
-            while len(self._bounds) >= _MOST:
-                self._bounds.pop(next(iter(self._bounds)), None)
-            self._bounds[whole] = found
+            self.learn({name: found})
+        for noted in self._noted:
+            noted[name] = found
         return found
+
+    def learn(self, bounds: Mapping[bytes, LaunchBounds]) -> None:
+        """Take bounds that were found elsewhere, by what `noted` calls them."""
+        self._bounds |= bounds
+        for name in list(self._bounds)[: max(len(self._bounds) - _MOST, 0)]:
+            del self._bounds[name]
+
+    @contextmanager
+    def noted(self) -> Iterator[dict[bytes, LaunchBounds]]:
+        """Give a mapping that receives the bounds of all that is asked for meanwhile."""
+        self._noted.append({})
+        try:
+            yield self._noted[-1]
+        finally:
+            self._noted.pop()
+
+
+@lru_cache(maxsize=64)
+def _digest_of(cost: CostParams) -> bytes:
+    return hashlib.sha256(repr(cost).encode()).digest()
 
 
 def launch_key(launch: Launch) -> Hashable | None:
@@ -79,7 +106,12 @@ def launch_key(launch: Launch) -> Hashable | None:
         return None
     kernels = launch.kernel.phases if isinstance(launch.kernel, PhaseKernels) else (launch.kernel,)
     return (
-        launch.name, kernels, names, placeless.tobytes(), tuple(sizes),
+        launch.name, tuple(map(_name, kernels)), names, placeless.tobytes(), tuple(sizes),
         launch.core_count, launch.phase_count, launch.step_rows, launch.core_kind,
         launch.fixed_cost, launch.error_kind, launch.inputs, launch.reuse_bytes, launch.list_commands,
     )  # fmt: skip
+
+
+def _name(kernel: Kernel) -> str:
+    """Return the name of one of this project's jitted generators."""
+    return f"{kernel.__module__}.{kernel.__qualname__}"

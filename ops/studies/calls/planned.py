@@ -25,7 +25,8 @@ from ops.studies.calls.known_bounds import KnownBounds
 from ops.studies.launch_times import LaunchTimes
 from ops.studies.precision_results import Scope
 
-_KNOWN = KnownBounds()
+KNOWN = KnownBounds()
+"""Of all calls of this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +203,7 @@ def bound_call(request: Request, product: Product, scope: Scope) -> BoundedCall:
     planned = request.plan(product)
     options = TimelineOptions(inputs_in_l2=planned.inputs_in_l2)
     with _legal(request):
-        bounds = tuple(_KNOWN.of(launch, product, options) for launch in planned.launches(scope))
+        bounds = tuple(KNOWN.of(launch, product, options) for launch in planned.launches(scope))
     timed = tuple(one.expected for one in bounds)
     return BoundedCall(request=request, planned=planned, scope=scope, launches=timed, bounds=bounds)
 

@@ -9,7 +9,8 @@ from npu_sim.engines.intervals import LaunchBounds, TimeInterval, task_interval
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.products import Product
 from ops.studies.advice import AdvisedCall, Change, advise
-from ops.studies.calls.planned import BoundedCall, Request, bound_call
+from ops.studies.calls.kept_bounds import kept
+from ops.studies.calls.planned import KNOWN, BoundedCall, Request, bound_call
 from ops.studies.launch_times import LaunchTimes
 from ops.studies.network.step import StepLayer, TrainingStep
 from ops.studies.precision import Progress
@@ -157,17 +158,21 @@ def time_step(
 ) -> StepTimes:
     """Time the backward calls of a step, with ``forward`` also the forward ones.
 
+    Launches that an earlier run of the same step has timed are not timed again (`calls.kept_bounds`).
+
     Raises
     ------
     InternalError
         If a shipped kernel is not legal; a refused call is a row of the result, no error.
     """
     layers = []
-    for number, layer in enumerate(step.layers):
-        if progress:
-            progress(number, len(step.layers), f"{setting.product} batch {setting.batch} {layer.label}")
-        wanted = [request for request in (layer.forward if forward else None, layer.backward) if request is not None]
-        layers.append(_layer_times(layer, wanted, setting.chip, scope))
+    of_step = step.title, step.source, setting.chip.name, setting.cube_math_type, setting.batch, scope, forward
+    with kept(KNOWN, of_step):
+        for number, layer in enumerate(step.layers):
+            if progress:
+                progress(number, len(step.layers), f"{setting.product} batch {setting.batch} {layer.label}")
+            wanted = [one for one in (layer.forward if forward else None, layer.backward) if one is not None]
+            layers.append(_layer_times(layer, wanted, setting.chip, scope))
     return StepTimes(setting=setting, step=step, scope=scope, layers=tuple(layers))
 
 
