@@ -12,22 +12,22 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
 from npu_sim._jit import cache_parent, why_not_kept
 from npu_sim.ascendc.control import control_header
 from npu_sim.ascendc.forwarding import forwarding_headers
-from npu_sim.ascendc.operator_types import Types, with_numbers
+from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
-from npu_sim.ascendc.source import ASKS_FOR_SIDE, Kind, Source, is_of_the_host, without_attributes
+from npu_sim.ascendc.source import Kind, Source, is_of_the_host, needs_sides
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
+from npu_sim.ascendc.user_headers import INCLUDES, copied, include_directories, included, installed, plain
 from npu_sim.ascendc.vector_header import vector_header
 from npu_sim.compilers import CompilationError, Compiler, find_compiler
-from npu_sim.errors import InputFileError
 from npu_sim.products import Product
 
 INCLUDE = Path(__file__).parent / "include"
@@ -66,7 +66,7 @@ def generated_headers() -> dict[str, str]:
 
 def write_headers(place: Path, texts: Iterable[str]) -> None:
     """Write the `generated_headers` into a directory, and what ``texts`` include of the `forwarding_headers`."""
-    named = {name for text in texts for name in _INCLUDES.findall(text)}
+    named = {name for text in texts for name in INCLUDES.findall(text)}
     forwarding = {name: text for name, text in forwarding_headers().items() if name in named}
     for name, text in (generated_headers() | forwarding).items():
         path = place / name
@@ -152,9 +152,11 @@ class Build:
         self._write_host_headers(place)
         (place / _TILINGS).write_text(self._tilings(), encoding="utf-8", errors="surrogateescape")
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
-        body = f'#line 1 "{path}"\n{_plain(self.source.text)}'
+        body = f'#line 1 "{path}"\n{plain(self.source.text)}'
         (place / "source.inc").write_text(body, encoding="utf-8", errors="surrogateescape")
-        copies = _copied(included(self.source, self._include), place / "copies")
+        headers = included(self.source, self._include)
+        copies = copied(headers, place / "copies")
+        beside = installed(headers, self.source, place / "installed", place / "copies" if copies else None)
         renamed = {"main": "npusim_user_main"}
         renamed |= {name: f"npusim_kernel_{name}" for name in _C_NAMES if name == self.kernel}
         (place / PREFIX).write_text(self._prefix(), encoding="utf-8")
@@ -174,13 +176,14 @@ class Build:
         for directory in self._include:
             for place_of in (place / "copies" / directory.relative_to("/"), directory)[not copies :]:
                 include += ["-iquote", str(place_of), f"-I{place_of}"]
+        include += [f"-I{place_of}" for place_of in beside]
         options = [
             _UNRESOLVED,
             *include,
             *(f"-D{define}" for define in self._defines),
         ]
         has_sides = self._is_mixed and SAYS_TASK_TYPES not in self._defines
-        if not (has_sides and any(ASKS_FOR_SIDE.search(text) for text in self._own_texts())):
+        if not (has_sides and any(map(needs_sides, self._own_texts()))):
             self._run(compiler, options, place, "main.cpp", "kernel")
             return
         kinds: tuple[Kind, ...] = ("cube", "vector")
@@ -193,7 +196,7 @@ class Build:
     def _write_host_headers(self, place: Path) -> None:
         """Write empty headers for those of the host that are nowhere: what needs them is left out."""
         folders = (INCLUDE, place, HOST_INCLUDE, self.source.path.parent, *self._include)
-        for name in {name for text in self._own_texts() for name in _INCLUDES.findall(text) if is_of_the_host(name)}:
+        for name in {name for text in self._own_texts() for name in INCLUDES.findall(text) if is_of_the_host(name)}:
             if not any((folder / name).exists() for folder in folders):
                 path = place / name
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -248,7 +251,7 @@ class Build:
     def _prefix(self) -> str:
         """Return what stands before the source: the headers that it includes, and no others."""
         files = included(self.source, self._include)
-        names = {name for text in (self.source.text, *files.values()) for name in _INCLUDES.findall(text)}
+        names = {name for text in (self.source.text, *files.values()) for name in INCLUDES.findall(text)}
         return prefix_of(name for name in names if not any(path.match(name) for path in files))
 
     def _tilings(self) -> str:
@@ -295,62 +298,6 @@ def _digest_of(parts: Iterable[str]) -> str:
     for part in parts:
         digest.update(f"{len(part)}\n{part}".encode(errors="surrogateescape"))
     return digest.hexdigest()[:32]
-
-
-_INCLUDES = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
-
-
-def include_directories(source: Source, include: Sequence[str | Path]) -> list[Path]:
-    """Return where the headers of the user are looked for: beside the source, and in what is named.
-
-    Raises
-    ------
-    InputFileError
-        What is named is no directory.
-    """
-    directories = [source.path.parent, *(Path(path).resolve() for path in include)]
-    for path in directories:
-        if not path.is_dir():
-            raise InputFileError(f"include must name directories, not {path}")
-    return directories
-
-
-def included(source: Source, directories: Sequence[Path]) -> dict[Path, str]:
-    """Return the text of every file of the user that the source includes, through others too, in the order of paths."""
-    seen: dict[Path, str] = {}
-
-    def visit(text: str, own: Path) -> None:
-        for name in _INCLUDES.findall(text):
-            for directory in (own, *directories):
-                path = (directory / name).resolve()
-                if path.is_file() and path not in seen:
-                    seen[path] = path.read_text(encoding="utf-8", errors="surrogateescape")
-                    visit(seen[path], path.parent)
-                    break
-
-    visit(source.text, source.path.parent)
-    return dict(sorted(seen.items()))
-
-
-def _plain(text: str) -> str:
-    """Return a text of the user as any compiler takes it, lines unmoved."""
-    return without_attributes(with_numbers(text))
-
-
-def _copied(headers: Mapping[Path, str], folder: Path) -> bool:
-    """Copy the user's headers if one of them is not plain; return whether.
-
-    All of them then, as a header finds those beside it first.
-    """
-    changed = {path: _plain(text) for path, text in headers.items()}
-    if changed == dict(headers):
-        return False
-    for path, text in changed.items():
-        copy = folder / path.relative_to("/")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        body = f'#line 1 "{path}"\n{text}'
-        copy.write_text(body, encoding="utf-8", errors="surrogateescape")
-    return True
 
 
 def _quick_linker(compiler: Compiler) -> list[str]:

@@ -137,6 +137,7 @@ class Control(ctypes.Structure):
         ("scratch", ctypes.c_int64),  # where the library's own memory begins; -1: there is none
         ("tables", ctypes.c_int64),  # where the data of the program begins; -1: it is not there
         ("reads", ctypes.c_int64),  # 0: nothing is computed, so nothing can be read
+        ("has_stopped", ctypes.c_int64),  # not any more
         ("argument_count", ctypes.c_int64),
         ("tensor_count", ctypes.c_int64),
         ("arguments", Argument * MAX_ARGUMENTS),

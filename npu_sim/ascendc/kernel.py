@@ -16,7 +16,7 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.arguments import flag, ints, whole
 from npu_sim.ascendc.arguments import Arguments, SharedMemory, tiling_bytes
-from npu_sim.ascendc.build import Build, include_directories, included
+from npu_sim.ascendc.build import Build
 from npu_sim.ascendc.control import MAX_CORES, Status, describe
 from npu_sim.ascendc.machine import Cores
 from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types
@@ -25,6 +25,7 @@ from npu_sim.ascendc.run import SourceRun, launches_of, located
 from npu_sim.ascendc.source import Kind, Source, parameter_names, read_source, without_text
 from npu_sim.ascendc.tables import data_of, has_tables
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES, TaskTypes
+from npu_sim.ascendc.user_headers import include_directories, included
 from npu_sim.budget import reserve
 from npu_sim.debug.execution import Execution
 from npu_sim.engines.numerics import options_of
@@ -449,16 +450,17 @@ def compile(
         kernel = source.kernels[0]
     if not re.fullmatch(r"[A-Za-z_][\w:]*(?:<.*>)?", kernel):
         raise InputFileError(f"kernel must be a name, perhaps with template arguments, not {shown(kernel)}")
-    if "<" not in kernel and _is_template(source, kernel):
+    head = source.heads.get(kernel.partition("<")[0].rpartition("::")[2])
+    if "<" not in kernel and head is not None and head.is_template:
         raise InputFileError(
             f'kernel {kernel} is a template and must be named with its arguments, as in "{kernel}<half>"'
         )
     for define in defines:
         if not re.match(r"[A-Za-z_]\w*(?:=|$)", define):
             raise InputFileError(f"defines must be NAME or NAME=VALUE, not {shown(define)}")
-    head = source.heads.get(kernel.partition("<")[0].rpartition("::")[2])
     if head is not None:
         source = replace(source, kind=head.kind, vectors=head.vectors)
+        kernel = kernel if "::" in kernel else head.namespace + kernel
     lines = range(0) if head is None or kind is not None else head.several_in
     made = SourceKernel(source, kernel, kind or source.kind, defines, include, definition, several_in=lines)
     if not made.asks_for_types and not made.asks_for_key:
@@ -472,13 +474,6 @@ def _names_key(texts: Iterable[str]) -> bool:
 
 def _product(product: str | Product | None) -> Product:
     return current_product() if product is None else get_product(product)
-
-
-def _is_template(source: Source, kernel: str) -> bool:
-    """Return whether the kernel's text begins with ``template``."""
-    name = re.escape(kernel.rpartition(":")[2])
-    head = rf"\btemplate\s*<[^;{{}}]*>[^;{{}}()]*__global__[^;{{}}]*\bvoid\s+{name}\s*\("
-    return re.search(head, source.text) is not None
 
 
 def _parameters(source: Source, kernel: str) -> list[str]:

@@ -170,7 +170,7 @@ class Cores:
     def stop(self) -> None:
         """Run nothing any more; the program cannot read values from now on."""
         self._memory = None
-        self._process.control.reads = 0
+        self._process.control.reads, self._process.control.has_stopped = 0, 1
         self.close()
 
     def answer(self) -> None:

@@ -177,7 +177,8 @@ def _of_source(text: str) -> list[Definition]:
     code = _COMMENT.sub(" ", text)
     heads = list(_CLASS.finditer(code))
     ends = [*(head.start() for head in heads[1:]), len(code)]
-    return [_of_class(head[1], code[head.end() : end], code) for head, end in zip(heads, ends, strict=False)]
+    made = [_of_class(head[1], code[head.end() : end], code) for head, end in zip(heads, ends, strict=False)]
+    return [one for one in made if one.tensors]  # of others functions make the tensors, by names that are not read
 
 
 def _of_class(op: str, body: str, code: str) -> Definition:

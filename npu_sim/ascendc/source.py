@@ -58,6 +58,10 @@ _CORES = re.compile(r"__(vector|cube|mix)__\b(?:\s*\(\s*(\d+)\s*,\s*(\d+)\s*\))?
 """Attributes of a kernel that say which cores it is for; those of ``__mix__`` are Cube and vector cores."""
 ASKS_FOR_SIDE = re.compile(r"\b__DAV_(?:C220_)?(CUBE|VEC)__")
 """What a source asks that has other code for each kind of core."""
+_CORE_AS_CONSTANT = re.compile(
+    r"[<,=]\s*(?:AscendC::)?g_coreType\s*[>,]|\bconstexpr\s*\([^;{}]*\b(?:g_coreType|ASCEND_IS_AI[CV])\b"
+)
+_NAMESPACE = re.compile(r"\bnamespace\s+(\w+(?:\s*::\s*\w+)*)\s*\{|[{}]")
 _TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
 _CUBE_NAMES = re.compile(r"\b(Mmad|Fixpipe|LoadData|LoadDataWithTranspose|Matmul|MatmulImpl|REGIST_MATMUL_OBJ)\b")
 
@@ -102,6 +106,8 @@ class KernelHead:
     parameters : str
         As they are written, without comments.
     is_template : bool
+    namespace : str
+        In which it stands, with ``::`` behind it; "" outside of all that have a name.
     several_in : range
         Lines of its body if that has KERNEL_TASK_TYPEs of different kinds; then ``kind`` is what has the cores of all.
     """
@@ -110,6 +116,7 @@ class KernelHead:
     vectors: int
     parameters: str
     is_template: bool
+    namespace: str
     several_in: range
 
     @property
@@ -131,7 +138,7 @@ def read_source(path: str | Path, defines: Iterable[str] = ()) -> Source:
     code = without_text(text)
     living = without_dead_branches(code, defines)
     kind, vectors = kind_of(living)
-    kernels, heads = tuple(_KERNEL.findall(code)), kernel_heads(living)
+    kernels, heads = tuple(dict.fromkeys(_KERNEL.findall(living))), kernel_heads(living)
     return Source(place.resolve(), _without_host_code(text, code), kernels, kind, vectors, heads)
 
 
@@ -171,8 +178,28 @@ def kernel_heads(code: str) -> dict[str, KernelHead]:
         several_in = range(0) if is_one else range(first, first + body.count("\n") + 1)
         parameters = " ".join(end[0][:-1].split()) if end else ""
         is_template = re.search(r"\btemplate\s*<", head) is not None
-        heads[found[1]] = KernelHead(own, own_vectors, parameters, is_template, several_in)
+        namespace = _namespace_of(code, found.start())
+        heads[found[1]] = KernelHead(own, own_vectors, parameters, is_template, namespace, several_in)
     return heads
+
+
+def _namespace_of(code: str, at: int) -> str:
+    """Return the namespaces around a place in ``code``, each with ``::`` behind it."""
+    opened = list[str]()
+    for found in _NAMESPACE.finditer(code, 0, at):
+        if found[0] != "}":
+            opened.append(f"{''.join(found[1].split())}::" if found[1] else "")
+        elif opened:
+            opened.pop()
+    return "".join(opened)
+
+
+def needs_sides(text: str) -> bool:
+    """Return whether a source of a mixed kernel must be compiled for each kind of core.
+
+    It asks the preprocessor which kind it is compiled for, or needs it as a constant.
+    """
+    return ASKS_FOR_SIDE.search(text) is not None or _CORE_AS_CONSTANT.search(text) is not None
 
 
 def kernel_side_names(code: str) -> set[str]:

@@ -303,6 +303,51 @@ def test_every_way_to_iterate_gives_the_same(source, how, order):
     assert run.findings == ()
 
 
+SEQUENTIAL = """
+#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+using namespace AscendC;
+// The only block of a product that is smaller than a base block, as a matrix of its own.
+template <CubeFormat F, int how> __global__ __aicore__ void alone(GM_ADDR a, GM_ADDR b, GM_ADDR c, int32_t m, int32_t n,
+                                                                  GM_ADDR tiling) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
+  GET_TILING_DATA_WITH_STRUCT(TCubeTiling, t, tiling);
+  TPipe pipe;
+  Matmul<MatmulType<TPosition::GM, CubeFormat::ND, half>, MatmulType<TPosition::GM, CubeFormat::ND, half>,
+         MatmulType<TPosition::GM, F, float>> mm;
+  REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), mm, &t);
+  if (GetBlockIdx() != 0) return;
+  GlobalTensor<half> A, B; GlobalTensor<float> C;
+  A.SetGlobalBuffer((__gm__ half*)a); B.SetGlobalBuffer((__gm__ half*)b); C.SetGlobalBuffer((__gm__ float*)c);
+  mm.SetSingleShape(m, n, t.singleCoreK);
+  mm.SetTensorA(A); mm.SetTensorB(B);
+  if (how == 0) mm.IterateAll(C, 0, true);
+  else while (mm.Iterate()) mm.GetTensorC(C, 0, true);
+  mm.End();
+}
+"""
+
+
+@pytest.mark.parametrize("how", [0, 1])
+@pytest.mark.parametrize(("m", "n"), [(48, 32), (40, 24), (48, 64)])
+def test_a_block_alone_lies_as_wide_as_it_is(tmp_path, how, m, n):
+    path = tmp_path / "alone.cpp"
+    path.write_text(SEQUENTIAL)
+    tiling = ascendc.matmul_tiling(48, 64, 32, cores=1, base=(48, 64, 32))
+    rng = np.random.default_rng(m)
+    a, b = (whole_numbers(rng, rows, columns, np.float16) for rows, columns in ((48, 32), (32, 64)))
+    expected = (a.astype(np.float32) @ b.astype(np.float32))[:m, :n]
+    c = np.full(48 * 64, 7, np.float32)
+    ascendc.compile(path, f"alone<CubeFormat::ND, {how}>")(a, b, c, m, n, tiling=bytes(tiling))
+    np.testing.assert_array_equal(c[: m * n].reshape(m, n), expected)
+    assert (c[m * n :] == 7).all()
+    c = np.full(48 * 64, 7, np.float32)
+    ascendc.compile(path, f"alone<CubeFormat::NZ, {how}>")(a, b, c, m, n, tiling=bytes(tiling))
+    rows, columns = -(-m // 16) * 16, -(-n // 16) * 16
+    blocks = c[: rows * columns].reshape(columns // 16, rows, 16).transpose(1, 0, 2).reshape(rows, columns)
+    np.testing.assert_array_equal(blocks[:m, :n], expected)
+
+
 def test_bits_are_those_of_the_operator(source):
     shape = MatmulShape(m=70, n=90, k=333)
     rng = np.random.default_rng(5)

@@ -129,6 +129,51 @@ def test_sources_outside_of_projects_have_no_tiling_of_hosts(project: Path, tmp_
     ascendc.compile(alone, include=[shared]).build()
 
 
+BORROWER = """
+#include "kernel_operator.h"
+#include "arch22/borrower.h"
+extern "C" __global__ __aicore__ void borrower(GM_ADDR y) { borrow(y); }
+"""
+OF_ANOTHER = """
+#pragma once
+#include "../{up}lender/lender_base.h"
+#include "../{up}inc/shared.h"
+{attribute} inline void borrow(GM_ADDR y) {{ *(__gm__ int32_t*)y = LENT + SHARED; }}
+"""
+
+
+@pytest.mark.parametrize("attribute", ["__aicore__", "[aicore]"], ids=["plain", "copied"])
+@pytest.mark.parametrize("category", ["math", "index"])
+def test_headers_of_another_operator_are_found_where_they_are_installed(tmp_path, attribute, category):
+    """Also through headers of it, from a directory below, and in another category of the library."""
+    texts = {
+        "math/borrower/op_kernel/borrower.cpp": BORROWER,
+        "math/borrower/op_kernel/arch22/borrower.h": OF_ANOTHER.format(up="../", attribute=attribute),
+        f"{category}/lender/op_kernel/lender_base.h": '#include "lender_part.h"\n#include "../third/deeper/third.h"\n',
+        f"{category}/lender/op_kernel/lender_part.h": "#pragma once\nconstexpr int LENT_PART = 40;\n",
+        "math/third/op_kernel/deeper/third.h": "#pragma once\nconstexpr int LENT = LENT_PART + 1;\n",
+        "common/inc/op_kernel/shared.h": "#pragma once\nconstexpr int SHARED = 1;\n",
+        # beside the installed layout, and not what is asked for
+        "math/lender/op_host/lender_base.h": "#error\n",
+    }
+    for name, text in texts.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    y = np.zeros(8, np.int32)
+    source = tmp_path / "math/borrower/op_kernel/borrower.cpp"
+    kernel = ascendc.compile(source)
+    kernel(y)
+    assert y[0] == 42
+    shared = tmp_path / "common/inc/op_kernel/shared.h"
+    shared.write_text("#pragma once\nconstexpr int SHARED = 2;\n")
+    ascendc.compile(source)(y)
+    assert y[0] == 43
+    shared.unlink()
+    with pytest.raises(CompilationError, match=r"inc/shared\.h"):
+        ascendc.compile(source)
+
+
 MIXED = """
 #include "kernel_operator.h"
 #include "tiling/tiling_api.h"

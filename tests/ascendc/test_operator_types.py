@@ -176,6 +176,24 @@ def test_without_a_definition_parameters_are_the_tensors_and_half_the_default(tm
     assert kernel.build(types=["DT_FLOAT"]) != kernel.build(types=["DT_INT8"])
 
 
+def test_a_definition_that_names_no_tensors_is_none(tmp_path: Path) -> None:
+    """Functions of its own make them, so their names are not there; the parameters' are."""
+    definition = tmp_path / "op_host" / "alone_def.cpp"
+    source = tmp_path / "op_kernel" / "alone.cpp"
+    for path in (definition, source):
+        path.parent.mkdir()
+    definition.write_text(
+        "class Alone : public OpDef {\n public:\n"
+        '  explicit Alone(const char* name) : OpDef(name) { Add(*this, "x"); Add(*this, "other"); }\n};\n'
+    )
+    source.write_text(ALONE)
+    y = np.zeros(8, np.int32)
+    ascendc.compile(source)(np.zeros(4, np.float64), np.zeros(4, np.int8), y)
+    assert y[0] == 8
+    with pytest.raises(InputFileError, match="must have an operator for the kernel size_of, it has none"):
+        ascendc.compile(source, definition=definition)(np.zeros(4, np.float64), np.zeros(4, np.int8), y)
+
+
 def test_directives_compare_numbers_and_nothing_else_changes() -> None:
     text = "#if A == DT_BF16 && \\\n  defined(DT_INT8)\nint a = DT_BF16;\n#ifdef FORMAT_ND // DT_X\n#endif\n"
     made = with_numbers(text)

@@ -148,6 +148,24 @@ extern "C" __global__ __aicore__ void lacks(GM_ADDR y, int32_t uses) {
   *(__gm__ int32_t*)y = 1;
 }
 """
+MISNAMED = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// What is handed over to a copy out is taken back as if the queue's own positions had been named.
+extern "C" __global__ __aicore__ void misnamed(GM_ADDR x, int32_t named) {
+  TPipe pipe;
+  TQueBind<TPosition::VECIN, TPosition::VECOUT, 1> queue;
+  pipe.InitBuffer(queue, 1, 256);
+  auto a = queue.AllocTensor<float>();
+  Duplicate(a, 1.0f, 64);
+  queue.EnQue<TPosition::VECOUT, TPosition::GM>(a);
+  a = named ? queue.DeQue<TPosition::VECOUT, TPosition::GM, float>() : queue.DeQue<float>();
+  GlobalTensor<float> to;
+  to.SetGlobalBuffer((__gm__ float*)x);
+  DataCopy(to, a, 64);
+  queue.FreeTensor(a);
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -189,8 +207,20 @@ def test_a_queue_of_a_buffer_that_is_not_there_may_be_said(tmp_path):
     kernel = ascendc.compile(path, product="Ascend910B2")
     kernel(y, np.int32(0), product="Ascend910B2")
     assert y[0] == 1
-    with pytest.raises(KernelError, match="a CO2 queue must get its blocks from InitBuffer first"):
+    with pytest.raises(KernelError, match="nothing leads from L0C to UB on this one"):
         kernel(y, np.int32(1), product="Ascend910B2")
+
+
+def test_a_tensor_is_taken_by_the_positions_it_was_queued_for(tmp_path):
+    path, x = tmp_path / "misnamed.cpp", np.zeros(64, np.float32)
+    path.write_text(MISNAMED)
+    kernel = ascendc.compile(path)
+    kernel(x, np.int32(1))
+    assert (x == 1).all()
+    line = 1 + MISNAMED[: MISNAMED.index("a = named")].count("\n")
+    with pytest.raises(KernelError, match="DeQue of a VECOUT queue must name the positions that its EnQue") as caught:
+        kernel(x, np.int32(0))
+    assert caught.value.line.line == line
 
 
 def test_what_the_library_borrows_ends_what_an_earlier_pipe_has_there(tmp_path, x):

@@ -181,6 +181,51 @@ def test_an_instruction_that_cannot_be_carried_out_is_a_finding_at_its_line(sour
     assert np.array_equal(x, np.arange(64))
 
 
+def test_what_a_core_asks_for_behind_what_could_not_be_computed_is_told(tmp_path):
+    path = tmp_path / "asks.cpp"
+    path.write_text("""
+#include "kernel_operator.h"
+using namespace AscendC;
+__global__ __aicore__ void asks(GM_ADDR x) {
+  LocalTensor<float> t(TPosition::VECCALC, 0, 64);
+  GlobalTensor<float> g; g.SetGlobalBuffer((__gm__ float*)x);
+  DataCopy(t, g[1024], 64);
+  SyncAll();
+  if (t.GetValue(0) > 0) t.SetValue(1, 2.0f);
+}
+""")
+    checked = ascendc.compile(path).check(np.zeros(64, np.float32), blocks=2)
+    assert {found.line.line for found in checked.findings} == {7}
+    assert "cannot read a value (GetValue) behind what could not be computed" in str(checked.stopped_by)
+    assert checked.stopped_by.line.line == 9
+
+
+@pytest.mark.parametrize("product", ["910", "310p", "910b"])
+def test_the_scalar_unit_is_waited_for_by_a_flag_that_the_product_has(tmp_path, product):
+    path = tmp_path / "looks.cpp"
+    path.write_text("""
+#include "kernel_operator.h"
+using namespace AscendC;
+__global__ __aicore__ void looks(GM_ADDR x, GM_ADDR y) {
+  TPipe pipe; TQue<TPosition::VECIN, 1> in; TQue<TPosition::VECOUT, 1> out;
+  pipe.InitBuffer(in, 1, 256); pipe.InitBuffer(out, 1, 256);
+  GlobalTensor<half> X, Y; X.SetGlobalBuffer((__gm__ half*)x); Y.SetGlobalBuffer((__gm__ half*)y);
+  auto a = in.AllocTensor<half>(), b = out.AllocTensor<half>();
+  DataCopy(a, X, 128); in.EnQue(a); a = in.DeQue<half>();
+  Adds(b, a, half(1), 128);
+  b.SetValue(0, half(float(b.GetValue(3)) + 4));
+  Muls(b, b, half(2), 128);
+  out.EnQue(b); b = out.DeQue<half>();
+  DataCopy(Y, b, 128);
+  in.FreeTensor(a); out.FreeTensor(b);
+}
+""")
+    x, y = np.arange(128, dtype=np.float16), np.zeros(128, np.float16)
+    run = ascendc.compile(path)(x, y, product=product)
+    assert y.tolist() == [16, *(2 * (x[1:] + 1))]
+    assert run.findings == ()
+
+
 def test_more_of_a_buffer_than_there_is_is_a_finding_and_its_use_is_refused(source):
     run, which = kernel(source, "ends"), NAMES.index("too_big")
     x = np.zeros(128, np.float32)

@@ -71,6 +71,36 @@ def test_each_kind_of_core_of_a_mixed_kernel_runs_its_own_code(tmp_path):
         assert line in {places[site].line for site in result.rows()["site"].tolist() if site in places}
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "constexpr int32_t own = Own<g_coreType>::VALUE;",
+        "constexpr int32_t own = Own<1 + 0, g_coreType >::VALUE;",
+        "int32_t own = 0; if constexpr (g_coreType == AscendC::AIC) { own = 100; } else { own = 200; }",
+        "int32_t own = 0; if constexpr (ASCEND_IS_AIC) { own = 100; } else { own = 200; }",
+    ],
+)
+def test_the_kind_of_core_is_a_constant_in_a_mixed_kernel(tmp_path, asked):
+    kernel = compiled(
+        tmp_path,
+        f"""
+#include "kernel_operator.h"
+using namespace AscendC;
+template <int A, int C = A> struct Own {{ static constexpr int32_t VALUE = C == AIC ? 100 : C == AIV ? 200 : 0; }};
+extern "C" __global__ __aicore__ void sides(GM_ADDR out) {{
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_2);
+  {asked}
+  GlobalTensor<int32_t> z;
+  z.SetGlobalBuffer((__gm__ int32_t*)out);
+  z.SetValue(ASCEND_IS_AIV ? 8 + 8 * GetBlockIdx() : 0, own);
+}}
+""",
+    )
+    out = np.zeros(24, np.int32)
+    kernel(out, blocks=1, product="910b")
+    assert out[::8].tolist() == [100, 200, 200]
+
+
 @pytest.mark.parametrize(("task", "name"), [("AIV_ONLY", "VEC"), ("AIC_ONLY", "CUBE")])
 @pytest.mark.parametrize("prefix", ["__DAV_", "__DAV_C220_"])
 def test_kernels_of_one_kind_know_which(tmp_path, task, name, prefix):

@@ -17,10 +17,10 @@ struct CoreType {
 #define TILING_KEY_VAR (::npusim::control->tiling_key)
 #endif
 
-// With one kind of core the compiler of the source knows which.
-#if NPUSIM_KIND == 1
+// With one kind of core, or where a mixed source is compiled once for each, its compiler knows which.
+#if NPUSIM_KIND == 1 || (defined(NPUSIM_SIDE) && defined(__DAV_CUBE__))
 constexpr int npusim_core_type = AscendC::AIC;
-#elif NPUSIM_KIND == 2
+#elif NPUSIM_KIND == 2 || (defined(NPUSIM_SIDE) && defined(__DAV_VEC__))
 constexpr int npusim_core_type = AscendC::AIV;
 #else
 inline const npusim::CoreType npusim_core_type;

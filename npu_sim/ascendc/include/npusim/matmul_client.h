@@ -19,10 +19,10 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
   using typename Local::CT;
   using typename Local::Problem;
 
-  // Where a block goes: its place in a matrix in memory.
+  // Where a block goes.
   struct Target {
     GlobalTensor<CT> gm;
-    int64_t row, column, rows, columns;
+    npusim::Place place;
     int atomic;
   };
 
@@ -72,10 +72,7 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
     this->template allowed<cfg.enableGetTensorC>(here, "GetTensorC", "enableGetTensorC");
     if (atomic > 1) npusim::refuse(here, "GetTensorC enAtomic must be 0 or 1 (add), not %d", int(atomic));
     demand(here);
-    const npusim::Walk& at = this->walk;
-    ask(here, {gm, sequential ? 0 : at.m * tiling.baseM, sequential ? 0 : at.n * tiling.baseN,
-               sequential ? tiling.baseM : this->problem.c_rows, sequential ? tiling.baseN : this->problem.c_columns,
-               int(atomic)});
+    ask(here, {gm, npusim::place_of(this->problem, this->walk, tiling, sequential), int(atomic)});
     settle(here, 0);
   }
   // Into UB: [baseM, baseN], or with its place in [singleCoreM, singleCoreN].
@@ -159,8 +156,7 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
     Held& own = held[vector];
     if (!own.is_there) this->cube.compute(here, problem, vector, walk, own.block, false);
     own.is_there = false;
-    this->cube.store(here, problem, walk, own.block, to.gm, to.row, to.column, to.rows, to.columns,
-                     C::format == CubeFormat::NZ, to.atomic);
+    this->cube.store(here, problem, walk, own.block, to.gm, to.place, C::format == CubeFormat::NZ, to.atomic);
     if (walk.is_last()) this->cube.forget(here, vector);
     npusim::answer(here, index, vector);
   }
@@ -251,7 +247,7 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
     in_ub(here, to, "GetTensorC");
     demand(here);
     GlobalTensor<CT> block = npusim::scratch_tensor<CT>(2);
-    ask(here, {block, 0, 0, tiling.baseM, tiling.baseN, 0});
+    ask(here, {block, {0, 0, tiling.baseM, tiling.baseN}, 0});
     settle(here, 0);
     fetch(here, to, block, sequential);
   }
@@ -284,8 +280,7 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
   void fetch(Here here, const LocalTensor<CT>& to, const GlobalTensor<CT>& from, bool sequential) {
     const npusim::Walk& at = this->walk;
     int64_t m_at = at.m * tiling.baseM, n_at = at.n * tiling.baseN, c0 = 32 / int64_t(sizeof(CT));
-    int64_t m = this->problem.m - m_at < tiling.baseM ? this->problem.m - m_at : tiling.baseM;
-    int64_t n = this->problem.n - n_at < tiling.baseN ? this->problem.n - n_at : tiling.baseN;
+    auto [m, n] = npusim::extents_of(this->problem, at, tiling);
     hand(here, HardEvent::V_MTE2);
     hand(here, HardEvent::MTE3_MTE2);
     if (C::format == CubeFormat::NZ) {

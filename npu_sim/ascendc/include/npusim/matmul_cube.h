@@ -116,6 +116,23 @@ struct Walk {
   }
 };
 
+// Rows and columns of a block, and its place in a matrix.
+struct Extents {
+  int64_t m, n;
+};
+struct Place {
+  int64_t row, column, rows, columns;
+};
+
+template <class P> inline Extents extents_of(const P& p, const Walk& at, const TCubeTiling& t) {
+  return {std::min<int64_t>(p.m - at.m * t.baseM, t.baseM), std::min<int64_t>(p.n - at.n * t.baseN, t.baseN)};
+}
+// In C, or, with enSequentialWrite, as a matrix of its own.
+template <class P> inline Place place_of(const P& p, const Walk& at, const TCubeTiling& t, bool sequential) {
+  auto [m, n] = extents_of(p, at, t);
+  return sequential ? Place{0, 0, m, n} : Place{at.m * t.baseM, at.n * t.baseN, p.c_rows, p.c_columns};
+}
+
 template <class A, class B, class C, class Bias> class CubeProduct {
  public:
   using Problem = Product<A, B, Bias>;
@@ -203,10 +220,9 @@ template <class A, class B, class C, class Bias> class CubeProduct {
 
   // Moves a block to its place (row, column) of a matrix of so many rows and columns, and gives it up.
   void store(Here here, const Problem& p, const Walk& at, AscendC::LocalTensor<Sum<A>>& from,
-             const AscendC::GlobalTensor<C>& to, int64_t row, int64_t column, int64_t matrix_rows,
-             int64_t matrix_columns, bool is_nz, int atomic) {
-    int64_t m_at = at.m * t_.baseM, n_at = at.n * t_.baseN;
-    int64_t m = p.m - m_at < t_.baseM ? p.m - m_at : t_.baseM, n = p.n - n_at < t_.baseN ? p.n - n_at : t_.baseN;
+             const AscendC::GlobalTensor<C>& to, const Place& place, bool is_nz, int atomic) {
+    auto [m, n] = extents_of(p, at, t_);
+    int64_t n_at = at.n * t_.baseN;
     checked(here, to, "GetTensorC");
     out_.EnQue(from, here);
     from = out_.template DeQue<Sum<A>>(here);
@@ -227,17 +243,17 @@ template <class A, class B, class C, class Bias> class CubeProduct {
       words = load_words(here, p, n_at, n);
     }
     if (is_nz) {
-      int64_t width = manner_.splits_channels ? 8 : 16, pitch = up(matrix_rows, 16) * width;
+      int64_t width = manner_.splits_channels ? 8 : 16, pitch = up(place.rows, 16) * width;
       how.mSize = uint16_t(up(m, 16));
       how.nSize = uint16_t(up(n, width));
       how.dstStride = uint32_t(pitch * int64_t(sizeof(C)) / 32);
       how.isChannelSplit = manner_.splits_channels;
-      npusim_fixpipe(here, to[uint64_t(column / width * pitch + row * width)], from, words, how, CubeFormat::NZ);
+      npusim_fixpipe(here, to[uint64_t(place.column / width * pitch + place.row * width)], from, words, how, CubeFormat::NZ);
     } else {
       how.mSize = uint16_t(m);
       how.nSize = uint16_t(n);
-      how.dstStride = uint32_t(matrix_columns);
-      npusim_fixpipe(here, to[uint64_t(row * matrix_columns + column)], from, words, how, CubeFormat::ND);
+      how.dstStride = uint32_t(place.columns);
+      npusim_fixpipe(here, to[uint64_t(place.row * place.columns + place.column)], from, words, how, CubeFormat::ND);
     }
     if (atomic) AscendC::SetAtomicNone(here);
     out_.FreeTensor(from, here);

@@ -114,8 +114,7 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
     while (walk.next()) {
       LocalTensor<npusim::Sum<AT>> block;
       cube.compute(here, p, owner, walk, block, false);
-      cube.store(here, p, walk, block, gm, sequential ? 0 : walk.m * t.baseM, sequential ? 0 : walk.n * t.baseN,
-                 sequential ? t.baseM : p.c_rows, sequential ? t.baseN : p.c_columns, C::format == CubeFormat::NZ, atomic);
+      cube.store(here, p, walk, block, gm, npusim::place_of(p, walk, t, sequential), C::format == CubeFormat::NZ, atomic);
     }
     cube.forget(here, owner);
   }
@@ -172,10 +171,8 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
   void store(const GlobalTensor<CT>& gm, uint8_t atomic, bool sequential, Here here) {
     if (!is_held) npusim::refuse(here, "GetTensorC must come behind Iterate");
     if (atomic > 1) npusim::refuse(here, "GetTensorC enAtomic must be 0 or 1 (add), not %d", int(atomic));
-    const TCubeTiling& t = cube.tiling();
     const npusim::Walk& at = this->walk;
-    cube.store(here, this->problem, at, held, gm, sequential ? 0 : at.m * t.baseM, sequential ? 0 : at.n * t.baseN,
-               sequential ? t.baseM : this->problem.c_rows, sequential ? t.baseN : this->problem.c_columns,
+    cube.store(here, this->problem, at, held, gm, npusim::place_of(this->problem, at, cube.tiling(), sequential),
                C::format == CubeFormat::NZ, atomic);
     is_held = false;
   }

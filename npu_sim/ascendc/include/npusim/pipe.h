@@ -43,7 +43,7 @@ struct Block {
   int64_t space = 0, address = 0, bytes = 0, number = 0;
   TPosition position = TPosition::MAX;
   int ready_id = -1, free_id = -1;
-  HardEvent free_event = HardEvent::MAX;
+  HardEvent ready_event = HardEvent::MAX, free_event = HardEvent::MAX;
   bool taken = false, queued = false, was_queued = false, is_buffer = false, is_idle = false;
 };
 

@@ -124,6 +124,8 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
 
  private:
   TPipe& owner(Here here) const {
+    if (own.pipe && position == TPosition::CO2 && npusim::is_split)
+      npusim::refuse(here, "a CO2 queue must be on a core of both kinds: nothing leads from L0C to UB on this one");
     if (!own.count || ((TPipe*)own.pipe)->has_ended())
       npusim::refuse(here, "a %s queue must get its blocks from InitBuffer first", npusim::position_name(position));
     return *(TPipe*)own.pipe;
@@ -148,7 +150,7 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
     if (!VacantInQue() && own.used >= own.count)
       npusim::refuse(here, "EnQue of a %s queue must leave at most %d tensors queued, not %d",
                      npusim::position_name(position), int(depth), own.used + 1);
-    block.ready_id = pipe.take_event(here, ready);
+    block.ready_id = pipe.take_event(here, block.ready_event = ready);
     block.queued = block.was_queued = true;
     npusim::set_flag(here, ready, block.ready_id);
     own.ring[(own.head + own.used++) % npusim::MAX_BLOCKS] = tensor.block;
@@ -163,6 +165,9 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
     own.head = (own.head + 1) % npusim::MAX_BLOCKS;
     own.used--;
     npusim::Block& block = pipe.blocks[at];
+    if (block.ready_event != ready)
+      npusim::refuse(here, "DeQue of a %s queue must name the positions that its EnQue named, not wait for another flag",
+                     npusim::position_name(position));
     npusim::wait_flag(here, ready, block.ready_id);
     pipe.give_event(ready, block.ready_id);
     block.queued = false;

@@ -272,12 +272,10 @@ inline Row& new_row(Here here) {
 }
 
 // With auto_sync the compiler of the source lets the scalar unit wait for other pipes, and these for it. It uses a flag
-// of its own.
-constexpr int64_t AUTO_EVENT = 7;
-
+// of its own, the last there is.
 inline void hand_flag(Here here, int64_t from, int64_t to) {
-  emit_set_flag(here, from, to, AUTO_EVENT);
-  emit_wait_flag(here, from, to, AUTO_EVENT);
+  emit_set_flag(here, from, to, control->event_count - 1);
+  emit_wait_flag(here, from, to, control->event_count - 1);
 }
 
 inline void before_row(Here here, int64_t on) {
@@ -312,19 +310,24 @@ inline int64_t tensor_at(int64_t address) {
   return -1;
 }
 
+// What a core asks for is not there: nothing is computed in this call, or nothing any more.
+[[noreturn]] inline void refuse_read(Here here, const char* call) {
+  if (control->has_stopped) refuse(here, "cannot read a value (%s) behind what could not be computed", call);
+  refuse(here, "%s must come in a call that computes, not in one that is only recorded", call);
+}
+
 // Global memory as the rows so far leave it: they are handed over if one of them stores there.
 inline void settle_gm(Here here) {
   for (; scanned < control->count; scanned++)
     if (rows[scanned].bytes[DST_SPACE_AT] == space::GM) break;
   bool stores = scanned < control->count;
-  if (stores && !control->reads)
-    refuse(here, "GetValue must come in a call that computes, not in one that is only recorded");
+  if (stores && !control->reads) refuse_read(here, "GetValue");
   if (stores || (is_ahead && control->reads)) hand_over(Status::SETTLE);
 }
 
 // Bytes of a buffer of the core as the rows so far leave them.
 inline const uint8_t* settled(Here here, int64_t in_space, int64_t address, int64_t size) {
-  if (!control->reads) refuse(here, "GetValue must come in a call that computes, not in one that is only recorded");
+  if (!control->reads) refuse_read(here, "GetValue");
   bool is_ub = in_space == space::UB;
   if (is_ub && (address < 0 || address + size > control->ub_bytes))
     refuse(here, "contents of UB must be looked at inside it, not at %lld", (long long)address);

@@ -109,7 +109,7 @@ struct Looking {
 
 // Global memory as all rows so far leave it has to be so before the core goes on.
 template <class F> inline void wait_until(Here here, const char* call, F is_so) {
-  if (!control->reads) refuse(here, "%s must come in a call that computes, not in one that is only recorded", call);
+  if (!control->reads) refuse_read(here, call);
   for (settle_gm(here); !is_so(); settle_gm(here)) give_way(call);
 }
 }  // namespace npusim

@@ -1,0 +1,128 @@
+"""The user's own headers: which a source includes, where they are, and as what they are compiled.
+
+A library of operators is laid out in two ways. Among its sources each operator has a directory ``op_kernel`` of its
+own; where it is installed the contents of all of them lie side by side, and that is where an operator's kernel includes
+another's from: ``"../other/other_base.h"`` is ``other/op_kernel/other_base.h`` among the sources. What they share,
+``"../inc/..."``, is ``common/inc/op_kernel`` there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from npu_sim.ascendc.operator_types import with_numbers
+from npu_sim.ascendc.source import Source, without_attributes
+from npu_sim.errors import InputFileError
+
+INCLUDES = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+_OF_ANOTHER = re.compile(r"((?:\.\./)+)(\w+)/(.+)")
+_KERNELS = "op_kernel"
+_DEEPEST = 4
+"""Directories below an operator's own, in which headers say that many ``../`` more."""
+
+
+def include_directories(source: Source, include: Sequence[str | Path]) -> list[Path]:
+    """Return where the headers of the user are looked for: beside the source, and in what is named.
+
+    Raises
+    ------
+    InputFileError
+        What is named is no directory.
+    """
+    directories = [source.path.parent, *(Path(path).resolve() for path in include)]
+    for path in directories:
+        if not path.is_dir():
+            raise InputFileError(f"include must name directories, not {path}")
+    return directories
+
+
+def included(source: Source, directories: Sequence[Path]) -> dict[Path, str]:
+    """Return the text of every file of the user that the source includes, through others too, in the order of paths."""
+    seen: dict[Path, str] = {}
+
+    def visit(text: str, own: Path) -> None:
+        for name in INCLUDES.findall(text):
+            path = _found(name, own, directories)
+            if path is not None and path not in seen:
+                seen[path] = path.read_text(encoding="utf-8", errors="surrogateescape")
+                visit(seen[path], path.parent)
+
+    visit(source.text, source.path.parent)
+    return dict(sorted(seen.items()))
+
+
+def _found(name: str, own: Path, directories: Sequence[Path]) -> Path | None:
+    for directory in (own, *directories):
+        path = (directory / name).resolve()
+        if path.is_file():
+            return path
+    folder = _folder_of(name, own)
+    return None if folder is None else (folder / _OF_ANOTHER.fullmatch(name)[3]).resolve()  # type: ignore[index]
+
+
+def _folder_of(name: str, own: Path) -> Path | None:
+    """Return the directory among the sources of the operator that a header in ``own`` includes another's of."""
+    asked = _OF_ANOTHER.fullmatch(name)
+    operator = next((path.parent for path in (own, *own.parents) if path.name == _KERNELS), None)
+    if asked is None or operator is None:
+        return None
+    other, rest = asked[2], asked[3]
+    kinds = operator.parent
+    places = [kinds / other / _KERNELS, *sorted(kinds.parent.glob(f"*/{other}/{_KERNELS}"))]
+    places += [path / "common" / other / _KERNELS for path in (kinds, *list(kinds.parents)[:2])]
+    return next((place for place in places if (place / rest).is_file()), None)
+
+
+def installed(headers: Mapping[Path, str], source: Source, place: Path, copies: Path | None) -> list[Path]:
+    """Lay out in ``place`` the operators that a source includes headers of; return where an operator's own would be.
+
+    Parameters
+    ----------
+    headers : mapping of Path to str
+        As `included` returns them.
+    source : Source
+    place : Path
+        A directory that is made if it is needed.
+    copies : Path or None
+        Below which there are copies of the headers.
+    """
+    folders = dict[str, Path]()
+    for own, text in [(source.path, source.text), *headers.items()]:
+        for name in INCLUDES.findall(text):
+            asked = _OF_ANOTHER.fullmatch(name)
+            if asked is not None and not (own.parent / name).is_file():
+                folder = _folder_of(name, own.parent)
+                if folder is not None:
+                    folders.setdefault(asked[2], folder)
+    if not folders:
+        return []
+    places = [place / "own"]
+    for _ in range(_DEEPEST):
+        places.append(places[-1] / "deeper")
+    places[-1].mkdir(parents=True)
+    for name, folder in folders.items():
+        (place / name).symlink_to(folder if copies is None else copies / folder.relative_to("/"))
+    return places
+
+
+def plain(text: str) -> str:
+    """Return a text of the user as any compiler takes it, lines unmoved."""
+    return without_attributes(with_numbers(text))
+
+
+def copied(headers: Mapping[Path, str], folder: Path) -> bool:
+    """Copy the user's headers if one of them is not plain; return whether.
+
+    All of them then, as a header finds those beside it first.
+    """
+    changed = {path: plain(text) for path, text in headers.items()}
+    if changed == dict(headers):
+        return False
+    for path, text in changed.items():
+        copy = folder / path.relative_to("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        body = f'#line 1 "{path}"\n{text}'
+        copy.write_text(body, encoding="utf-8", errors="surrogateescape")
+    return True
