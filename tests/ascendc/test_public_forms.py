@@ -152,29 +152,27 @@ def test_a_kernel_may_have_the_name_of_a_function_of_c(tmp_path, name):
     assert x.tolist() == [0, 0, 0, 2.5, 0, 0, 0, 0]
 
 
-BRANCHES = (
-    """
+BRANCHES = """
 #include "kernel_operator.h"
-namespace first { struct Own { int here; };
-#if {condition}
-template <uint64_t mode> __global__ __aicore__ void put(GM_ADDR x) {{ static_assert(mode > 9); }}
+namespace first {
+struct Own { int here; };
+#if CONDITION
+template <uint64_t mode> __global__ __aicore__ void put(GM_ADDR x) { static_assert(mode > 9); }
 #else
-namespace second {{
-extern "C" __global__ __aicore__ void put(GM_ADDR x) {{ *(__gm__ int32_t*)x = 7; }}
-}}
+namespace second {
+extern "C" __global__ __aicore__ void put(GM_ADDR x) { *(__gm__ int32_t*)x = 7; }
+}
 #endif
-namespace { int unused; } }
-""".replace("struct Own { int here; };", "struct Own {{ int here; }};")
-    .replace("first {", "first {{")
-    .replace("namespace { int unused; } }", "namespace {{ int unused; }} }}")
-)
+namespace { int unused; }
+}
+"""
 
 
 @pytest.mark.parametrize("condition", ["__NPU_ARCH__ == 3510", "defined(__CCE_AICORE__) && __CCE_AICORE__ == 310"])
 @pytest.mark.parametrize("name", [None, "put", "first::second::put"])
 def test_a_kernel_is_what_is_compiled_of_it_in_its_namespace(tmp_path, condition, name):
     path = tmp_path / "kernel.cpp"
-    path.write_text(BRANCHES.format(condition=condition))
+    path.write_text(BRANCHES.replace("CONDITION", condition))
     x = np.zeros(8, np.int32)
     kernel = ascendc.compile(path, name)
     kernel(x)
