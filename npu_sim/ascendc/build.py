@@ -17,12 +17,13 @@ from functools import cache
 from pathlib import Path
 
 from npu_sim._jit import cache_parent, why_not_kept
+from npu_sim.ascendc.branches import without_dead_branches
 from npu_sim.ascendc.control import control_header
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
-from npu_sim.ascendc.source import Kind, Source, is_of_the_host, needs_sides
+from npu_sim.ascendc.source import Kind, Source, is_of_the_host, needs_sides, without_text
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
 from npu_sim.ascendc.user_headers import INCLUDES, copied, include_directories, included, installed, plain
@@ -256,7 +257,8 @@ class Build:
 
     def _tilings(self) -> str:
         """Return the tiling structures of the project that the source is part of, and of the directories named."""
-        return structs_header(host_headers(self.source.path, self._include[1:]), self.kernel, self._own_texts())
+        texts = [without_dead_branches(without_text(text), self._defines) for text in self._own_texts()]
+        return structs_header(host_headers(self.source.path, self._include[1:]), self.kernel, texts)
 
     def _own_texts(self) -> list[str]:
         return [self.source.text, *(f"{path}\n{text}" for path, text in included(self.source, self._include).items())]

@@ -22,7 +22,7 @@ from npu_sim.ascendc.machine import Cores
 from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, launches_of, located
-from npu_sim.ascendc.source import Kind, Source, parameter_names, read_source, without_text
+from npu_sim.ascendc.source import Kind, Source, cores_of_headers, parameter_names, read_source, without_text
 from npu_sim.ascendc.tables import data_of, has_tables
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES, TaskTypes
 from npu_sim.ascendc.user_headers import include_directories, included
@@ -35,6 +35,7 @@ from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import CoreKind
 from npu_sim.report.explain import own_recorder
 
+_KEY_AS_CONSTANT = re.compile(r"\bTILING_KEY_VAR\b|\bconstexpr\s*\([^;{}]*\bTILING_KEY_IS\b")
 _SCRATCHES = 3
 """Of UB's size, of each vector core."""
 _MOST_BLOCKS = 65_535
@@ -148,7 +149,7 @@ class SourceKernel:
 
     @property
     def asks_for_key(self) -> bool:
-        """Whether its program depends on the tiling key (``TILING_KEY_VAR``)."""
+        """Whether its program depends on the tiling key (``TILING_KEY_VAR``, or TILING_KEY_IS as a constant)."""
         return _names_key(self._texts())
 
     @default_fenv
@@ -461,6 +462,10 @@ def compile(
     if head is not None:
         source = replace(source, kind=head.kind, vectors=head.vectors)
         kernel = kernel if "::" in kernel else head.namespace + kernel
+    if kind is None and not source.says_cores:
+        headers = included(source, include_directories(source, include))
+        told = cores_of_headers(source, headers.values(), defines)
+        source = source if told is None else replace(source, kind=told[0], vectors=told[1])
     lines = range(0) if head is None or kind is not None else head.several_in
     made = SourceKernel(source, kernel, kind or source.kind, defines, include, definition, several_in=lines)
     if not made.asks_for_types and not made.asks_for_key:
@@ -469,7 +474,7 @@ def compile(
 
 
 def _names_key(texts: Iterable[str]) -> bool:
-    return any("TILING_KEY_VAR" in without_text(text) for text in texts)
+    return any(_KEY_AS_CONSTANT.search(without_text(text)) for text in texts)
 
 
 def _product(product: str | Product | None) -> Product:

@@ -67,7 +67,7 @@ class LinkedKernel(SourceKernel):
     """
 
     def __init__(self, name: str, place: Place, kind: Kind, vectors: int, parameters: Sequence[str]) -> None:
-        super().__init__(Source(place.module, "", (name,), kind, vectors), name, kind, (), ())
+        super().__init__(Source(place.module, "", (name,), kind, vectors, says_cores=True), name, kind, (), ())
         self._place, self._names = place, list(parameters)
 
     @cached_property

@@ -62,7 +62,11 @@ _CORE_AS_CONSTANT = re.compile(
     r"[<,=]\s*(?:AscendC::)?g_coreType\s*[>,]|\bconstexpr\s*\([^;{}]*\b(?:g_coreType|ASCEND_IS_AI[CV])\b"
 )
 _NAMESPACE = re.compile(r"\bnamespace\s+(\w+(?:\s*::\s*\w+)*)\s*\{|[{}]")
-_TASK_KIND = re.compile(r"KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_(\w+)\s*\)")
+_TASK_KIND = re.compile(
+    r"(?:KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_|ASCENDC_TPL_KERNEL_TYPE_SEL\s*\(\s*ASCENDC_TPL_)(\w+)\s*\)"
+)
+_MATMUL_OBJECT = "REGIST_MATMUL_OBJ"
+_CUBE_ONLY = re.compile(r"^\s*#\s*define\s+ASCENDC_CUBE_ONLY\b", re.MULTILINE)
 _CUBE_NAMES = re.compile(r"\b(Mmad|Fixpipe|LoadData|LoadDataWithTranspose|Matmul|MatmulImpl|REGIST_MATMUL_OBJ)\b")
 
 
@@ -83,6 +87,8 @@ class Source:
         names that it uses tell. ASSUMED: the rule of the vendor's compiler is not published.
     vectors : int
         Vector cores for each Cube core of a mixed kernel.
+    says_cores : bool
+        Whether attributes or a KERNEL_TASK_TYPE in it say so.
     heads : mapping of str to KernelHead
         By kernel; attributes and the KERNEL_TASK_TYPE of one go before what the whole source says.
     """
@@ -92,6 +98,7 @@ class Source:
     kernels: tuple[str, ...]
     kind: Kind
     vectors: int
+    says_cores: bool
     heads: Mapping[str, KernelHead] = field(default_factory=dict)
 
 
@@ -139,7 +146,21 @@ def read_source(path: str | Path, defines: Iterable[str] = ()) -> Source:
     living = without_dead_branches(code, defines)
     kind, vectors = kind_of(living)
     kernels, heads = tuple(dict.fromkeys(_KERNEL.findall(living))), kernel_heads(living)
-    return Source(place.resolve(), _without_host_code(text, code), kernels, kind, vectors, heads)
+    says_cores = _TASK_KIND.search(living) is not None or bool(_attributes_in(living))
+    return Source(place.resolve(), _without_host_code(text, code), kernels, kind, vectors, says_cores, heads)
+
+
+def cores_of_headers(source: Source, headers: Iterable[str], defines: Iterable[str]) -> tuple[Kind, int] | None:
+    """Return which cores the user's headers of a source that says nothing itself say; None: nor do they.
+
+    What they compute with says less: headers hold much that a kernel does not use.
+    """
+    asking = (text for text in headers if _TASK_KIND.search(text) or _MATMUL_OBJECT in text)
+    codes = [without_dead_branches(without_text(text), defines) for text in asking]
+    told = cores_named({name for code in codes for name in _TASK_KIND.findall(code)})
+    if told is None and source.kind == "vector" and any(_MATMUL_OBJECT in code for code in codes):
+        return ("cube", 2) if _CUBE_ONLY.search(source.text) else ("mix", 2)
+    return told
 
 
 def read_text(path: Path) -> str:
@@ -328,14 +349,19 @@ def _attributes(head: str) -> tuple[Kind, int] | None:
     return "mix", vectors
 
 
+def _attributes_in(code: str) -> set[tuple[Kind, int]]:
+    """Return what the attributes of kernels in ``code`` name."""
+    return {own for found in _KERNEL.finditer(code) if (own := _attributes(_head_of(code, found.start()) + found[0]))}
+
+
 def kind_of(code: str) -> tuple[Kind, int]:
     """Return which cores the kernels in ``code`` are for, which has no comments and no dead branches; see `Source`."""
-    said = {own for found in _KERNEL.finditer(code) if (own := _attributes(_head_of(code, found.start()) + found[0]))}
+    said = _attributes_in(code)
     if said:
         return said.pop() if len(said) == 1 else ("mix", max(vectors for _, vectors in said))
     if (told := cores_named(set(_TASK_KIND.findall(code)))) is not None:
         return told
-    if "REGIST_MATMUL_OBJ" in code and not re.search(r"^\s*#\s*define\s+ASCENDC_CUBE_ONLY\b", code, re.MULTILINE):
+    if _MATMUL_OBJECT in code and not _CUBE_ONLY.search(code):
         return "mix", 2
     has_cube = bool(_CUBE_NAMES.search(code))
     if len(set(ASKS_FOR_SIDE.findall(code))) == 2:

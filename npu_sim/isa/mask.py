@@ -38,10 +38,16 @@ def lanes_of(wide: Int) -> Int:
 
 
 @jit
+def elements_of(row: Any) -> Int:
+    """Return the number of elements that the mask of an issued row is in COUNTER mode."""
+    return row["mask_low"] & _ELEMENTS
+
+
+@jit
 def repeats_of(row: Any, lanes: Int) -> Int:
     """Return how often an issued row repeats."""
     if is_counter(row):
-        return divide_up(row["mask_low"] & _ELEMENTS, lanes)
+        return divide_up(elements_of(row), lanes)
     return np.int64(row["repeat"])
 
 
@@ -50,7 +56,7 @@ def mask_of_repeat(row: Any, number: Int, lanes: Int) -> Any:
     """Return the mask of one repeat of an issued row as (low half, high half)."""
     if not is_counter(row):
         return row["mask_low"], row["mask_high"]
-    left = (row["mask_low"] & _ELEMENTS) - number * lanes
+    left = elements_of(row) - number * lanes
     return leading(left), leading(left - _HALF)
 
 
@@ -82,7 +88,7 @@ def is_void(row: Any, lanes: Int) -> Flag:
 def active_lanes(row: Any, lanes: Int) -> Int:
     """Return the number of active lanes over all repeats."""
     if is_counter(row):
-        return row["mask_low"] & _ELEMENTS
+        return elements_of(row)
     count = np.int64(0)
     for lane in range(lanes):
         count += block_bits(row["mask_low"], row["mask_high"], lane, 1)
@@ -158,7 +164,7 @@ def masked_boxes(
     if not is_counter(row):
         low, high = row["mask_low"], row["mask_high"]
         return _boxes_of_mask(out, count, access, base, item, lanes, between, step, np.int64(row["repeat"]), low, high)
-    elements = row["mask_low"] & _ELEMENTS
+    elements = elements_of(row)
     full, tail = elements // lanes, elements % lanes
     ones = np.int64(-1)
     count = _boxes_of_mask(out, count, access, base, item, lanes, between, step, full, ones, ones)

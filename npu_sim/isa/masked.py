@@ -92,7 +92,12 @@ def masked_occupancy(row: Any, wide: Int, written: Int, step: Int, call: Int, co
     occupancy, and what a partial mask costs besides. Else the instruction streams and completes ``call`` cycles later.
     """
     lanes = lanes_of(wide)
-    repeats, active = repeats_of(row, lanes), active_lanes(row, lanes)
+    return occupancy(row, repeats_of(row, lanes), active_lanes(row, lanes), lanes, written, step, call, cost)
+
+
+@jit
+def occupancy(row: Any, repeats: Int, active: Int, lanes: Int, written: Int, step: Int, call: Int, cost: Any) -> Any:
+    """Return what `masked_occupancy` does of ``repeats`` with ``active`` lanes in all."""
     if repeats <= 0 or active <= 0:
         return cost["issue_cycles"], np.int64(0), np.int64(0)
     cycles = divide_up(repeats * step, 1000)

@@ -70,6 +70,8 @@ def check_strides(
     dst_items : int64[n], optional
         Bytes of an element of the result, where it is of another type.
     """
+    runs = (chunk.column(index, "mode") & Mode.COUNTER != 0) | (chunk.column(index, "repeat") > 0)
+    index, dst_items = index[runs], None if dst_items is None else dst_items[runs]
     bits, items = _mask_bits(chunk, index), chunk.item_bytes(index)
     targets = items if dst_items is None else np.maximum(dst_items, 1)
     lanes = np.minimum(REPEAT_BYTES // np.maximum(items, targets), MASK_BITS)

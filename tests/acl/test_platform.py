@@ -35,6 +35,14 @@ def test_program_is_told_its_own_product(compiled, started):
     ]
 
 
+@pytest.mark.parametrize("product", ["910b", "910_93"])
+def test_host_code_keeps_what_the_library_needs_of_ub_and_l1(compiled, started, product):
+    done = started(compiled(SOURCE), NPU_SIM_PRODUCT=product)
+    sizes = next(line for line in done.stdout.splitlines() if line.startswith("sizes")).split()
+    assert (sizes[4], sizes[6]) == (str(512 * 1024 - 256), str(192 * 1024 - 256))
+    assert "204: 0 196608" in done.stdout
+
+
 @pytest.mark.parametrize("name", CORES)
 def test_facts_of_each_series(name):
     facts = facts_of(get_product(name))

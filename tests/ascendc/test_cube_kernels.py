@@ -82,7 +82,7 @@ __global__ __aicore__ void through_l1(GM_ADDR a, GM_ADDR b, GM_ADDR c, int32_t s
   LocalTensor<float> sums = product(a, b);
   LocalTensor<half> l1(TPosition::A1, 8192, 1024);
   LocalTensor<uint64_t> scales(TPosition::A1, 16384, 32);
-  FixpipeParams<float> store(2, 2 * 32, 0, 32 * 16 * sizeof(half) / 32);
+  FixpipeParams<float> store(2, 2 * 32, 0, 0);
   store.quantParams = {QuantMode_t::F322F16};
   if (scaled) Fixpipe(l1, sums, scales, store);
   else Fixpipe(l1, sums, store);

@@ -129,6 +129,52 @@ def test_sources_outside_of_projects_have_no_tiling_of_hosts(project: Path, tmp_
     ascendc.compile(alone, include=[shared]).build()
 
 
+@pytest.mark.parametrize(
+    "of_tests",
+    ["struct ScaleTilingData { int nothing; };", "REGISTER_TILING_DEFAULT(Another)"],
+    ids=["struct", "default"],
+)
+def test_what_tests_of_the_vendor_define_is_not_the_kernel_s(project: Path, of_tests: str) -> None:
+    project.write_text(
+        KERNEL.replace("using namespace", f"#ifdef __CCE_KT_TEST__\n{of_tests}\n#endif\nusing namespace", 1)
+    )
+    tiling = np.zeros((), TILING)
+    tiling["count"], tiling["wide"], tiling["scale"] = 64, 2, 1.5
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    ascendc.compile(project)(x, y, None, tiling=tiling, outputs=[1])
+    assert np.array_equal(y, x * 3)
+
+
+SELECTED = """
+#pragma once
+#include "ascendc/host_api/tiling/template_argument.h"
+ASCENDC_TPL_SEL(ASCENDC_TPL_ARGS_SEL(ASCENDC_TPL_KERNEL_TYPE_SEL(ASCENDC_TPL_AIC_ONLY),
+                                     ASCENDC_TPL_UINT_SEL(MODE, ASCENDC_TPL_UI_LIST, 0)));
+"""
+SAID = {
+    "selected": (SELECTED, "cube"),
+    "default": ("inline void says() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_1); }", "mix"),
+    "matmul": ("#define START(object) REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), object)", "mix"),
+    "nothing": ("template <class T> inline void unused(T a) { Mmad(a, a, a, MmadParams()); }", "vector"),
+    "other chip": ("#if __NPU_ARCH__ == 3510\ninline void s() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY); }\n"
+                   "#endif", "vector"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_a_header_says_which_cores_a_kernel_is_for(tmp_path: Path, said: str) -> None:
+    text, kind = SAID[said]
+    (tmp_path / "says.h").write_text(text)
+    path = tmp_path / "k.cpp"
+    kernel = 'extern "C" __global__ __aicore__ void k(GM_ADDR x) {}\n'
+    head = '#include "kernel_operator.h"\nusing namespace AscendC;\n#include "says.h"\n'
+    path.write_text(head + kernel)
+    assert ascendc.compile(path).kind == kind
+    assert ascendc.compile(path, kind="cube").kind == "cube"
+    path.write_text(head + kernel.replace("{}", "{ KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }"))
+    assert ascendc.compile(path).kind == "vector"
+
+
 BORROWER = """
 #include "kernel_operator.h"
 #include "arch22/borrower.h"

@@ -152,6 +152,63 @@ def test_a_kernel_may_have_the_name_of_a_function_of_c(tmp_path, name):
     assert x.tolist() == [0, 0, 0, 2.5, 0, 0, 0, 0]
 
 
+def test_a_tiling_key_is_a_constant_where_it_must_be(tmp_path):
+    path = tmp_path / "keys.cpp"
+    path.write_text("""
+#include "kernel_operator.h"
+template <int n> __aicore__ inline void put(GM_ADDR x) { *(__gm__ int32_t*)x = n; AscendC::Barrier(); }
+extern "C" __global__ __aicore__ void keys(GM_ADDR x) {
+  AscendC::MmadParams p;
+  p.unitFlag = UFMode3;
+  if constexpr (TILING_KEY_IS(1)) put<10>(x);
+  else if constexpr (TILING_KEY_IS(10000000000000000001UL)) put<20>(x);
+  else put<int(UFMode2)>(x);
+}
+""")
+    kernel, x = ascendc.compile(path), np.zeros(8, np.int32)
+    for key, value in ((1, 10), (10**19 + 1, 20), (7, 2), (1, 10)):
+        kernel(x, tiling_key=key)
+        assert x[0] == value
+
+
+MOVED = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// Rows of 40 of 80 elements, counted; every second element from the fifth on; a source that begins inside a block.
+extern "C" __global__ __aicore__ void moved(GM_ADDR x, GM_ADDR at, GM_ADDR y, int32_t inside) {
+  TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 8192);
+  auto t = buffer.Get<float>(), rows = t[512], gathered = t[1024];
+  auto offset = t[768].ReinterpretCast<uint32_t>();
+  GlobalTensor<float> X, Y; GlobalTensor<uint32_t> At;
+  X.SetGlobalBuffer((__gm__ float*)x); Y.SetGlobalBuffer((__gm__ float*)y); At.SetGlobalBuffer((__gm__ uint32_t*)at);
+  DataCopy(t, X, 320);
+  DataCopy(offset, At, 64);
+  PipeBarrier<PIPE_ALL>();
+  SetMaskCount();
+  SetVectorMask<float, MaskMode::COUNTER>(40);
+  Copy<float, false>(rows, t, MASK_PLACEHOLDER, 4, {1, 1, 5, 10});
+  SetMaskNorm();
+  ResetMask();
+  Gather(gathered, inside ? t[1] : t, offset, static_cast<uint32_t>(5 * sizeof(float)), 64);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(Y, rows, 160);
+  DataCopy(Y[160], gathered, 64);
+}
+"""
+
+
+def test_counted_copies_and_gathers_from_inside_a_block(tmp_path):
+    path = tmp_path / "moved.cpp"
+    path.write_text(MOVED)
+    x, at, y = np.arange(320, dtype=np.float32), np.arange(64, dtype=np.uint32) * 8, np.zeros(224, np.float32)
+    kernel = ascendc.compile(path)
+    kernel(x, at, y, 0, product="910b")
+    assert np.array_equal(y[:160].reshape(4, 40), x.reshape(4, 80)[:, :40])
+    assert np.array_equal(y[160:], x[5 + 2 * np.arange(64)])
+    with pytest.raises(ascendc.KernelError, match="Gather src must begin at a multiple of 32 bytes, not 4"):
+        kernel(x, at, y, 1, product="910b")
+
+
 BRANCHES = """
 #include "kernel_operator.h"
 namespace first {

@@ -200,6 +200,21 @@ __global__ __aicore__ void asks(GM_ADDR x) {
     assert checked.stopped_by.line.line == 9
 
 
+def test_loads_through_pointers_into_ub_are_told(tmp_path):
+    path = tmp_path / "points.cpp"
+    path.write_text("""
+#include "kernel_operator.h"
+using namespace AscendC;
+__global__ __aicore__ void points(GM_ADDR x) {
+  LocalTensor<float> t(TPosition::VECCALC, 96 * 1024, 64);
+  float f = *((__ubuf__ float*)t.GetPhyAddr());
+  *(__gm__ float*)x = f;
+}
+""")
+    with pytest.raises(ascendc.KernelError, match=r"may be an address in UB: .* GetValue and SetValue in UB too"):
+        ascendc.compile(path)(np.zeros(64, np.float32))
+
+
 @pytest.mark.parametrize("product", ["910", "310p", "910b"])
 def test_the_scalar_unit_is_waited_for_by_a_flag_that_the_product_has(tmp_path, product):
     path = tmp_path / "looks.cpp"

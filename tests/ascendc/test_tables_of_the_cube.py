@@ -92,7 +92,8 @@ __global__ __aicore__ void scaled(GM_ADDR a, GM_ADDR b, GM_ADDR words, GM_ADDR c
     PipeBarrier<PIPE_FIX>();
     Fixpipe<Out, Sum, config>(out, sums, store);
   } else if (way == 2) {
-    FixpipeParams<Sum> old(up(n, 16) / 16, m * 2, 0, rows_first ? n : up(m, 16) * 16 * sizeof(Out) / 32);
+    uint32_t gap = up(m, 16) * 16 * sizeof(Out) / 32 - m * 2 * sizeof(Out) / sizeof(Sum);
+    FixpipeParams<Sum> old(up(n, 16) / 16, m * 2, 0, rows_first ? n : gap);
     old.quantParams.quantPre = mode;
     old.reluEn = relu;
     old.nz2ndParams.nz2ndEn = rows_first;

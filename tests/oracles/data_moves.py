@@ -34,10 +34,14 @@ def _offsets(machine, at, count):
 
 def _gather(row, machine):
     get, item = _get(row), _BYTES[Data(row["dtype"])]
-    for i, offset in enumerate(_offsets(machine, get("src1"), get("count"))):
-        assert offset % item == 0
-        assert offset + item <= get("src_bytes")
-        machine.store(UB, get("dst") + i * item, machine.load(UB, get("src0") + offset, item))
+    offsets = _offsets(machine, get("src1"), get("count"))
+    for first in range(0, len(offsets), 256 // item):
+        found = []
+        for offset in offsets[first : first + 256 // item]:
+            assert offset % item == 0
+            assert offset + item <= get("src_bytes")
+            found.append(machine.load(UB, get("src0") + offset, item))
+        machine.store(UB, get("dst") + first * item, np.concatenate(found))
 
 
 def _scatter(row, machine):
@@ -129,21 +133,24 @@ def _copy(row, machine):
 
 
 def _offset_lanes(row):
-    """Yield (address of the offset, address of the result) of every active lane of a masked Gather."""
+    """Yield, by repeat, (address of the offset, address of the result) of the active lanes of a masked Gather."""
     get, item = _get(row), _BYTES[Data(row["dtype"])]
     for repeat, lanes in enumerate(repeats_of(row)):
-        for lane in lanes:
-            at = get("dst") + 32 * repeat * get("dst_rep_stride") + lane * item
-            yield get("src1") + 4 * (repeat * (256 // item) + lane), at
+        at = get("dst") + 32 * repeat * get("dst_rep_stride")
+        yield [(get("src1") + 4 * (repeat * (256 // item) + lane), at + lane * item) for lane in lanes]
 
 
 def _gather_masked(row, machine):
     item = _BYTES[Data(row["dtype"])]
-    for offset_at, at in _offset_lanes(row):
-        [offset] = _offsets(machine, offset_at, 1)
-        assert offset % item == 0
-        assert offset + item <= int(row["src_bytes"])
-        machine.store(UB, at, machine.load(UB, int(row["src0"]) + offset, item))
+    for lanes in _offset_lanes(row):
+        found = []
+        for offset_at, at in lanes:
+            [offset] = _offsets(machine, offset_at, 1)
+            assert offset % item == 0
+            assert offset + item <= int(row["src_bytes"])
+            found.append((at, machine.load(UB, int(row["src0"]) + offset, item)))
+        for at, element in found:
+            machine.store(UB, at, element)
 
 
 RUN = {

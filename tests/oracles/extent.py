@@ -310,6 +310,8 @@ def _masked(r):
     if r.mode & Mode.COUNTER:
         full, tail = divmod(r.mask_low % 2**32, lanes)
         patterns = [(0, full, range(lanes)), (full, 1, range(tail))]
+        if r.op == Op.COPY:
+            patterns = [(0, r.repeat, range(r.mask_low % 2**32))]
     found = {}
     for name, item in items.items():
         prefix = {"dst": "dst", "src0": "src", "src1": "src1"}[name]

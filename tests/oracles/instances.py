@@ -779,7 +779,9 @@ def gather(rng):
     dtype = _pick(rng, _types(Op.GATHER, builder.product))
     item, count, reach = ITEM[dtype], int(rng.integers(200)), 32 * int(rng.integers(1, 20))
     dst, src, at = _placed(rng, 4 * 200, reach, 4 * 200)
-    builder.gather(dst=dst, src0=src, src1=at, src_bytes=reach, dtype=dtype, count=count)
+    base = item * int(rng.integers(32 // item))
+    reach -= base
+    builder.gather(dst=dst, src0=src + base, src1=at, src_bytes=reach, dtype=dtype, count=count)
     offsets = rng.integers(0, reach // item, count, dtype=np.uint32) * np.uint32(item)
     return Instance(builder, memory=dtype, planted={at: offsets})
 
@@ -791,8 +793,11 @@ def gather_masked(rng):
     dst, src, at = _placed(rng, 4 * 20 * 32 + 256, reach, 4 * 512)
     if rng.random() < 0.8:
         builder.set_vector_mask(*random_mask(rng))
+    base = item * int(rng.integers(32 // item))
+    reach -= base
     builder.gather_masked(
-        dst=dst, src0=src, src1=at, src_bytes=reach, dtype=dtype, repeat=repeat, dst_rep_stride=_pick(rng, (8, 9, 20)),
+        dst=dst, src0=src + base, src1=at, src_bytes=reach, dtype=dtype, repeat=repeat,
+        dst_rep_stride=_pick(rng, (8, 9, 20)),
     )  # fmt: skip
     offsets = rng.integers(0, reach // item, repeat * 256 // item, dtype=np.uint32) * np.uint32(item)
     return Instance(builder, memory=dtype, planted={at: offsets})
@@ -801,8 +806,7 @@ def gather_masked(rng):
 def copy(rng):
     builder = ProgramBuilder(A2)
     dtype = _pick(rng, _types(Op.COPY, A2))
-    if rng.random() < 0.8:
-        builder.set_vector_mask(*random_mask(rng))
+    _set_random_mask(rng, builder)
     dst, src = rng.permutation(2) * 32768 + 32 * rng.integers(99, size=2)
     builder.copy(
         dst=int(dst), src=int(src), dtype=dtype, repeat=_pick(rng, (0, 1, 2, 5)), dst_blk_stride=_pick(rng, (1, 1, 2)),

@@ -41,6 +41,8 @@ def repeats_of(row):
     lanes = 256 // max(items_of(row).values())
     if int(row["mode"]) & Mode.COUNTER:
         elements = int(row["mask_low"]) % 2**32
+        if row["op"] == Op.COPY:
+            return [list(range(elements))] * int(row["repeat"])
         return [list(range(min(lanes, elements - first))) for first in range(0, elements, lanes)]
     mask = int(row["mask_low"]) % 2**64 + int(row["mask_high"]) % 2**64 * 2**64
     return [[lane for lane in range(lanes) if mask >> lane & 1] for _ in range(int(row["repeat"]))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.codes import Data, Space
 from npu_sim.isa.cost import rows_cost
 from npu_sim.products import get_product
@@ -95,6 +96,59 @@ def test_overlap_that_is_undefined_is_refused(operands, wrong):
     builder = ProgramBuilder(A2)
     builder.add_masked(dtype=Data.FP32, **operands)
     assert wrong in str(builder.verify()[0])
+
+
+@pytest.mark.parametrize("dst_blk_stride", [0, 1])
+def test_what_does_not_repeat_overlaps_nothing(dst_blk_stride):
+    """Lines shorter than a repeat are written as none of them and a tail."""
+    builder = ProgramBuilder(A2)
+    operands = {"dst": 0, "src0": 0, "src1": 32, "dtype": Data.FP32}
+    builder.add_masked(**operands, repeat=0, dst_blk_stride=dst_blk_stride)
+    builder.cast_masked(
+        dst=0, src=32, src_dtype=Data.FP32, dst_dtype=Data.FP16, round_mode=RoundMode.NONE, repeat=0,
+        dst_blk_stride=dst_blk_stride,
+    )  # fmt: skip
+    builder.set_vector_mask(15, 0)
+    builder.add_masked(**operands)
+    assert builder.verify() == []
+    builder.reset_mask()
+    builder.add_masked(**operands)
+    assert "src1 must be the destination or apart" in str(builder.verify()[0])
+
+
+def test_a_copy_counts_the_elements_of_each_repeat():
+    builder = ProgramBuilder(A2)
+    builder.set_mask_count()
+    builder.set_vector_mask(70, 0)
+    builder.copy(dst=0, src=4096, dtype=Data.FP32, repeat=2, src_blk_stride=2, dst_rep_stride=9, src_rep_stride=20)
+    assert builder.verify() == []
+    values = np.arange(1024, dtype=np.float32) + 1
+    ub = _after(builder, src=(4096, values)).view(np.float32)
+    blocks = values.reshape(-1, 2, 8)[:, 0]
+    for repeat in range(2):
+        first = ub[72 * repeat : 72 * repeat + 72]
+        assert np.array_equal(first[:70], blocks[10 * repeat : 10 * repeat + 9].reshape(-1)[:70])
+        assert not first[70:].any()
+    assert not ub[144:1024].any()
+    builder.copy(dst=0, src=4096, dtype=Data.FP32, dst_blk_stride=0)
+    assert "dst_blk_stride must be at least 1 where a repeat has several blocks" in str(builder.verify()[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_gather_in_place_reads_a_repeat_before_it_writes_it(dtype):
+    count = 512 // np.dtype(dtype).itemsize
+    values, offsets = np.arange(count, dtype=dtype), (np.arange(count, dtype=np.uint32) ^ 1) * np.dtype(dtype).itemsize
+    operands = {"dst": 0, "src0": 0, "src1": 4096, "src_bytes": 512}
+    operands["dtype"] = Data.FP16 if dtype == np.float16 else Data.FP32
+    for masked in (False, True):
+        builder = ProgramBuilder(A2)
+        if masked:
+            builder.gather_masked(**operands, repeat=2)
+        else:
+            builder.gather(**operands, count=count)
+        assert builder.verify() == []
+        ub = _after(builder, values=(0, values), offsets=(4096, offsets))
+        assert ub[:512].view(dtype).tolist() == values[np.arange(count) ^ 1].tolist()
 
 
 def test_sums_may_gather_in_the_second_source():

@@ -11,8 +11,22 @@ from npu_sim.isa.cost_rates import amount, divide_up
 from npu_sim.isa.cost_vector import streamed
 from npu_sim.isa.emitter import masked_emitter, vector_emitter
 from npu_sim.isa.footprint_boxes import NO_FOOTPRINT, NONE, ONCE, READ, UB, WRITE, line
-from npu_sim.isa.instruction import B16, B32, BYTE, COUNT, DEVKIT, UNIFIED_B16, WORD, Index, Instruction, Range, Rows
-from npu_sim.isa.mask import block_bits, is_void, lanes_of, masked_boxes
+from npu_sim.isa.instruction import (
+    B16,
+    B32,
+    BYTE,
+    COUNT,
+    DEVKIT,
+    ITEM,
+    UNIFIED_B16,
+    WORD,
+    Index,
+    Instruction,
+    Range,
+    Rows,
+)
+from npu_sim.isa.lanes import copy_bytes
+from npu_sim.isa.mask import block_bits, is_void, lanes_of, masked_boxes, put
 from npu_sim.isa.mte import BLOCK, item_bytes
 from npu_sim.reinterpret import reinterpret
 from npu_sim.units import REPEAT_BYTES
@@ -59,18 +73,28 @@ def inside(offsets, item, reach):
 
 
 @jit
-def run(row, ub):
-    """Look at all offsets before anything is written."""
+def _elements(ub, base, offsets, item, data):
+    """Copy the elements at ``offsets`` behind ``base`` to ``data``, one behind the other."""
+    for i in range(len(offsets)):
+        for byte in range(item):
+            data[i * item + byte] = ub[base + np.int64(offsets[i]) + byte]
+
+
+@jit
+def run(row, ub, staging):
+    """Look at all offsets before anything is written; ASSUMED: 256 bytes of the result are read before they are."""
     item, count = np.int64(item_bytes(row["dtype"])), np.int64(row["count"])
     if item != 2 and item != 4:
         return False
     a, b, d = np.int64(row["src0"]), np.int64(row["src1"]), np.int64(row["dst"])
-    offsets = reinterpret(ub[b : b + 4 * count], np.uint32)
+    offsets, data = reinterpret(ub[b : b + 4 * count], np.uint32), reinterpret(staging[: REPEAT_BYTES // 4], np.uint8)
     if not inside(offsets, item, np.int64(row["src_bytes"])):
         return False
-    for i in range(count):
-        for byte in range(item):
-            ub[d + i * item + byte] = ub[a + np.int64(offsets[i]) + byte]
+    lanes = lanes_of(item)
+    for first in range(0, count, lanes):
+        part = offsets[first : first + lanes]
+        _elements(ub, a, part, item, data)
+        copy_bytes(ub, d + first * item, data, 0, len(part) * item)
     return True
 
 
@@ -130,26 +154,37 @@ def _offset_boxes(row, out, count, lanes):
 
 
 @jit
-def run_masked(row, ub):
-    """Look at all offsets before anything is written."""
+def run_masked(row, ub, staging):
+    """Look at all offsets before anything is written; ASSUMED: a repeat of the result is read before it is."""
     item = np.int64(item_bytes(row["dtype"]))
     if (item != 2 and item != 4) or row["mode"] & Mode.COUNTER != 0:
         return False
     lanes, repeats, a, b = lanes_of(item), np.int64(row["repeat"]), np.int64(row["src0"]), np.int64(row["src1"])
+    low, high, data = row["mask_low"], row["mask_high"], reinterpret(staging[: REPEAT_BYTES // 4], np.uint8)
     for writes in range(2):
-        for i in range(lanes * repeats):
-            lane = i % lanes
-            if block_bits(row["mask_low"], row["mask_high"], lane, 1) == 0:
-                continue
-            # one by one: offsets of masked lanes may lie outside UB
-            offset = np.int64(reinterpret(ub[b + 4 * i : b + 4 * i + 4], np.uint32)[0])
-            if writes == 0:
-                if offset % item != 0 or offset + item > np.int64(row["src_bytes"]):
-                    return False
-            else:
-                at = np.int64(row["dst"]) + i // lanes * np.int64(row["dst_rep_stride"]) * BLOCK + lane * item
-                for byte in range(item):
-                    ub[at + byte] = ub[a + offset + byte]
+        for r in range(repeats):
+            for lane in range(lanes):
+                if block_bits(low, high, lane, 1) == 0:
+                    continue
+                # one by one: offsets of masked lanes may lie outside UB
+                at = b + 4 * (r * lanes + lane)
+                offset = reinterpret(ub[at : at + 4], np.uint32)
+                if writes == 0:
+                    if not inside(offset, item, np.int64(row["src_bytes"])):
+                        return False
+                else:
+                    _elements(ub, a, offset, item, data[lane * item :])
+            if writes != 0:
+                put(
+                    ub,
+                    np.int64(row["dst"]) + r * np.int64(row["dst_rep_stride"]) * BLOCK,
+                    item,
+                    lanes,
+                    ONCE,
+                    low,
+                    high,
+                    data,
+                )
     return True
 
 
@@ -201,6 +236,7 @@ _MASKED = Instruction(
     ranges=(*_REACH, ("repeat", 0, BYTE), ("dst_rep_stride", 0, WORD)),
     dtypes=_DTYPES,
     own_types=("src1",),
+    alignment={"src0": ITEM},
     by_data=_BY_DATA,
     unit="vector",
     footprint=footprint_masked,
@@ -217,6 +253,7 @@ INSTRUCTION = Instruction(
     ranges=(*COUNT, *_REACH),
     dtypes=_DTYPES,
     own_types=("src1",),
+    alignment={"src0": ITEM},
     by_data=_BY_DATA,
     masked=_MASKED,
     unit="vector",

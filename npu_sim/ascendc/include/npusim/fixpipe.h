@@ -174,12 +174,13 @@ inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const 
                     Here here = Here::now()) {
   npusim_fixpipe<T, U, config>(here, dst, src, p);
 }
-template <class U> inline FixpipeParamsV220 npusim_of_bursts(const FixpipeParams<U>& p) {
+// Their dstStride is from the end of a burst, as T in memory, to the next; of ND from row to row.
+template <class T, class U> inline FixpipeParamsV220 npusim_of_bursts(const FixpipeParams<U>& p) {
   FixpipeParamsV220 now;
   now.mSize = p.burstLen / 2;
   now.nSize = uint16_t(p.nz2ndParams.nz2ndEn ? p.nz2ndParams.originalNSize : p.cburstNum * 16);
   now.srcStride = uint16_t(p.srcStride * 16 + (now.mSize + 15) / 16 * 16);
-  now.dstStride = p.dstStride;
+  now.dstStride = p.dstStride + (p.nz2ndParams.nz2ndEn ? 0 : p.burstLen * sizeof(T) / sizeof(U));
   now.quantPre = p.quantParams.quantPre;
   now.deqScalar = p.quantParams.deqScalar;
   now.reluEn = p.reluEn;
@@ -191,7 +192,7 @@ template <class U> inline FixpipeParamsV220 npusim_of_bursts(const FixpipeParams
 }
 template <class T, class U, class D>
 inline void npusim_fixpipe_in_bursts(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParams<U>& p) {
-  FixpipeParamsV220 now = npusim_of_bursts(p);
+  FixpipeParamsV220 now = npusim_of_bursts<T>(p);
   if (p.nz2ndParams.nz2ndEn) npusim_fixpipe<T, U, CFG_ROW_MAJOR>(here, dst, src, now);
   else npusim_fixpipe<T, U, CFG_NZ>(here, dst, src, now);
 }
@@ -254,7 +255,7 @@ inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const 
 template <class T, class U, class D>
 inline void npusim_fixpipe_in_bursts_by_words(Here here, const D& dst, const LocalTensor<U>& src,
                                               const LocalTensor<uint64_t>& words, const FixpipeParams<U>& p) {
-  FixpipeParamsV220 now = npusim_of_bursts(p);
+  FixpipeParamsV220 now = npusim_of_bursts<T>(p);
   if (p.nz2ndParams.nz2ndEn) npusim_fixpipe_by_words<CFG_ROW_MAJOR, T>(here, dst, src, words, now);
   else npusim_fixpipe_by_words<CFG_NZ, T>(here, dst, src, words, now);
 }

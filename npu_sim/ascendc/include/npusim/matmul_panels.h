@@ -120,14 +120,16 @@ template <class T, AscendC::TPosition P> class Panels {
   }
 
   static void load_nz(Here here, const Stored<T>& from, const Panel& to) {
-    if (sizeof(T) == 1 && from.turns) refuse(here, "Matmul of int8_t in CubeFormat NZ must not turn an operand");
-    int64_t whole = up(from.rows, 16), lines = up(to.rows, 16), count = parts(to.columns, C0);
-    int64_t at = (to.column / C0 * whole + to.row) * C0;
+    int64_t whole = up(from.rows, 16), lines = up(to.rows, 16), pitch = up(to.rows, unit(from));
+    int64_t at = (to.column / C0 * whole + to.row) * C0, count = parts(to.columns, C0);
     bool fits = whole - lines <= MAX_ROW_STEP;
     for (int64_t i = 0; i < (fits ? 1 : count); i++)
-      emit_data_copy(here, space::L1, to.tensor.address + i * lines * 32, space::GM,
+      emit_data_copy(here, space::L1, to.tensor.address + i * pitch * 32, space::GM,
                      from.gm[uint64_t(at + i * whole * C0)].address(), fits ? count : 1, lines, fits ? whole - lines : 0,
-                     0, moved<T>(), from.gm.tensor);
+                     pitch - lines, moved<T>(), from.gm.tensor);
+    // the other half of a square, which is turned with it
+    if (pitch > lines)
+      emit_fill(here, space::L1, to.tensor.address + lines * 32, data::FP16, count, pitch - lines, lines, 0);
   }
 };
 }  // namespace npusim

@@ -522,6 +522,11 @@ inline void on_signal(int number, siginfo_t* info, void*) {
   uint8_t* at = (uint8_t*)info->si_addr;
   if (self && number == SIGSEGV && at >= self->stack && at < self->stack + GUARD_BYTES)
     snprintf(control->text, TEXT_BYTES, "its stack of %d KiB overflowed", int(STACK_BYTES >> 10));
+  else if (number == SIGSEGV && uint64_t(at) < uint64_t(control->ub_bytes))
+    snprintf(control->text, TEXT_BYTES,
+             "%s: it touched %p, which may be an address in UB: loads and stores through pointers are modelled in global "
+             "memory alone, GetValue and SetValue in UB too",
+             name, info->si_addr);
   else if (number == SIGSEGV || number == SIGBUS)
     snprintf(control->text, TEXT_BYTES, "%s: it touched memory at %p, which is not its own", name, info->si_addr);
   else

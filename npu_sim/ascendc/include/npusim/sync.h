@@ -155,6 +155,9 @@ inline void sync_all(Here here, bool only_vectors) {
 
 namespace AscendC {
 
+// What the compiler may not move loads and stores across: it does not here.
+inline void Barrier() {}
+
 template <HardEvent event> inline void SetFlag(int32_t id, Here here = Here::now()) { npusim::set_flag(here, event, id); }
 template <HardEvent event> inline void WaitFlag(int32_t id, Here here = Here::now()) {
   npusim::wait_flag(here, event, id);

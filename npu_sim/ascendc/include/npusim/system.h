@@ -52,7 +52,8 @@ inline T abs(T value) {
   return value < 0 ? -value : value;
 }
 
-#define TILING_KEY_IS(key) (::npusim::control->tiling_key == (key))
+// In a kernel that is compiled for each key it is a constant, see kind.h.
+#define TILING_KEY_IS(key) (int64_t(TILING_KEY_VAR) == int64_t(key))
 #define ENABLE_DETERMINISTIC(...)
 #define REGISTER_NONE_TILING
 #define REGISTER_TILING_FOR_TILINGKEY(...)

@@ -46,6 +46,8 @@ class PlatformAscendC {
         static constexpr npu_sim_fact facts[] = {NPU_SIM_L0A, NPU_SIM_L0B,    NPU_SIM_L0C, NPU_SIM_L1, NPU_SIM_L2,
                                                  NPU_SIM_UB,  NPU_SIM_MEMORY, NPU_SIM_FB,  NPU_SIM_BT};
         size = memType < CoreMemType::RESERVED ? npu_sim_fact_of(facts[static_cast<int>(memType)]) : 0;
+        // there the library keeps them for the messages of its cores to each other
+        if (GetSocVersion() == SocVersion::ASCEND910B && (memType == CoreMemType::UB || memType == CoreMemType::L1)) size -= 256;
     }
 
     SocVersion GetSocVersion() const { return static_cast<SocVersion>(fact(NPU_SIM_SOC_VERSION)); }
