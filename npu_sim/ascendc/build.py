@@ -26,7 +26,15 @@ from npu_sim.ascendc.registry_header import registry_header
 from npu_sim.ascendc.source import Kind, Source, is_of_the_host, needs_sides, without_text
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
-from npu_sim.ascendc.user_headers import INCLUDES, copied, include_directories, included, installed, plain
+from npu_sim.ascendc.user_headers import (
+    INCLUDES,
+    copied,
+    hosts_beside,
+    include_directories,
+    included,
+    installed,
+    plain,
+)
 from npu_sim.ascendc.vector_header import vector_header
 from npu_sim.compilers import CompilationError, Compiler, find_compiler
 from npu_sim.products import Product
@@ -50,6 +58,8 @@ _UNQUALIFIED = re.compile(r"did you mean .AscendC::")
 """How g++ refuses templates that only their arguments lead to, which the vendor's compiler takes, and g++ as C++20."""
 _CHANGED = re.compile(r"changes meaning of")
 """How g++ refuses a member with the name of what the class has used before, which clang takes, and g++ if told so."""
+_DIED = re.compile(r"internal compiler error")
+"""Of g++ where a constant that a template declares is an argument of another template by reference."""
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
@@ -233,6 +243,8 @@ class Build:
             try:
                 if _UNQUALIFIED.search(str(error)):
                     compiler.run(["-std=c++20", *command], what)
+                elif _DIED.search(str(error)):
+                    compiler.run(["-std=c++20", "-DNPUSIM_CONFIGS_BY_VALUE", *command], what)
                 elif _CHANGED.search(str(error)):
                     compiler.run([_STANDARD, "-fpermissive", *command], what)
                 else:
@@ -258,7 +270,8 @@ class Build:
     def _tilings(self) -> str:
         """Return the tiling structures of the project that the source is part of, and of the directories named."""
         texts = [without_dead_branches(without_text(text), self._defines) for text in self._own_texts()]
-        return structs_header(host_headers(self.source.path, self._include[1:]), self.kernel, texts)
+        others = [*self._include[1:], *hosts_beside(self.source, included(self.source, self._include))]
+        return structs_header(host_headers(self.source.path, others), self.kernel, texts)
 
     def _own_texts(self) -> list[str]:
         return [self.source.text, *(f"{path}\n{text}" for path, text in included(self.source, self._include).items())]

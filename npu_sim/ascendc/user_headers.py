@@ -9,11 +9,12 @@ another's from: ``"../other/other_base.h"`` is ``other/op_kernel/other_base.h`` 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from npu_sim.ascendc.operator_types import with_numbers
 from npu_sim.ascendc.source import Source, without_attributes
+from npu_sim.ascendc.tiling_structs import project_folder
 from npu_sim.errors import InputFileError
 
 INCLUDES = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
@@ -105,6 +106,13 @@ def installed(headers: Mapping[Path, str], source: Source, place: Path, copies: 
     for name, folder in folders.items():
         (place / name).symlink_to(folder if copies is None else copies / folder.relative_to("/"))
     return places
+
+
+def hosts_beside(source: Source, headers: Iterable[Path]) -> list[Path]:
+    """Return the host's directories of other operators that ``headers`` are of: their tilings may be the source's."""
+    own = project_folder(source.path)
+    folders = dict.fromkeys(folder for path in headers if (folder := project_folder(path)) not in (None, own))
+    return [folder / "op_host" for folder in folders if folder is not None]
 
 
 def plain(text: str) -> str:

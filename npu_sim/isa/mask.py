@@ -100,7 +100,7 @@ def active_lanes(row: Any, lanes: Int) -> Int:
 
 
 @jit
-def _boxes_of_mask(
+def boxes_of_mask(
     out: np.ndarray,
     count: Int,
     access: Int,
@@ -113,7 +113,17 @@ def _boxes_of_mask(
     low: Int,
     high: Int,
 ) -> Int:
-    """Note the active lanes of repeats under one mask: neighbouring blocks of one pattern together."""
+    """Note the active lanes of repeats under one mask: neighbouring blocks of one pattern together.
+
+    Parameters
+    ----------
+    item, lanes : int
+        Bytes of an element, elements of a repeat.
+    between, step : int
+        Bytes from block to block and from repeat to repeat.
+    low, high : int
+        The mask.
+    """
     per_block = min(BLOCK // item, lanes)
     blocks = lanes // per_block
     block = np.int64(0)
@@ -163,13 +173,13 @@ def masked_boxes(
     item = np.int64(item)
     if not is_counter(row):
         low, high = row["mask_low"], row["mask_high"]
-        return _boxes_of_mask(out, count, access, base, item, lanes, between, step, np.int64(row["repeat"]), low, high)
+        return boxes_of_mask(out, count, access, base, item, lanes, between, step, np.int64(row["repeat"]), low, high)
     elements = elements_of(row)
     full, tail = elements // lanes, elements % lanes
     ones = np.int64(-1)
-    count = _boxes_of_mask(out, count, access, base, item, lanes, between, step, full, ones, ones)
+    count = boxes_of_mask(out, count, access, base, item, lanes, between, step, full, ones, ones)
     low, high = leading(tail), leading(tail - _HALF)
-    return _boxes_of_mask(out, count, access, base + full * step, item, lanes, between, NONE, ONCE, low, high)
+    return boxes_of_mask(out, count, access, base + full * step, item, lanes, between, NONE, ONCE, low, high)
 
 
 # Elements of one repeat -----------------------------------------------------------------------------------------------

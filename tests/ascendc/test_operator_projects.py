@@ -220,6 +220,25 @@ def test_headers_of_another_operator_are_found_where_they_are_installed(tmp_path
         ascendc.compile(source)
 
 
+def test_the_tiling_of_an_operator_whose_headers_are_included_is_there(tmp_path: Path) -> None:
+    texts = {
+        "list/one/op_kernel/one.cpp": '#include "kernel_operator.h"\n#include "../shared/shared.h"\n'
+        'extern "C" __global__ __aicore__ void one(GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {\n'
+        "  GET_TILING_DATA(data, tiling);\n  put(y, data);\n}\n",
+        "list/shared/op_kernel/shared.h": "inline void put(GM_ADDR y, const Shared& t) {\n"
+        "  *(__gm__ uint32_t*)y = t.count;\n}\n",
+        "list/shared/op_host/shared_tiling.h": "BEGIN_TILING_DATA_DEF(Shared)\n"
+        "  TILING_DATA_FIELD_DEF(uint32_t, count);\nEND_TILING_DATA_DEF;\nREGISTER_TILING_DATA_CLASS(One, Shared)\n",
+    }
+    for name, text in texts.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    y = np.zeros(8, np.uint32)
+    ascendc.compile(tmp_path / "list/one/op_kernel/one.cpp")(y, None, tiling=np.array([77, 0], np.uint32))
+    assert y[0] == 77
+
+
 MIXED = """
 #include "kernel_operator.h"
 #include "tiling/tiling_api.h"

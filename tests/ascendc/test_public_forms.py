@@ -209,6 +209,44 @@ def test_counted_copies_and_gathers_from_inside_a_block(tmp_path):
         kernel(x, at, y, 1, product="910b")
 
 
+CONFIGURED = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// Constants that a template declares, as configurations of calls: g++ 12 dies of them by reference.
+template <class T> struct Rows {
+  __aicore__ inline void Process(GM_ADDR x) {
+    static constexpr CumSumConfig config{true, false, true};
+    static constexpr IsResetLoad3dConfig resets = {true, true};
+    LocalTensor<T> t(TPosition::VECCALC, 0, 128), last(TPosition::VECCALC, 512, 8);
+    LocalTensor<uint8_t> room(TPosition::VECCALC, 1024, 8192);
+    GlobalTensor<T> X;
+    X.SetGlobalBuffer((__gm__ T*)x);
+    DataCopy(t, X, 128);
+    PipeBarrier<PIPE_ALL>();
+    CumSum<T, config>(t, last, t, room, CumSumInfo{8, 16});
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(X, t, 128);
+    LoadData3DParamsV2<half> p;
+    if (GetBlockIdx() > 99) LoadData<half, resets>(LocalTensor<half>(), LocalTensor<half>(), p);
+  }
+};
+extern "C" __global__ __aicore__ void configured(GM_ADDR x) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  Rows<float> rows;
+  rows.Process(x);
+}
+"""
+
+
+def test_constants_of_a_template_configure_calls(tmp_path):
+    path = tmp_path / "configured.cpp"
+    path.write_text(CONFIGURED)
+    x = np.arange(128, dtype=np.float32).reshape(8, 16)
+    expected = np.cumsum(x, axis=1)
+    ascendc.compile(path)(x, product="910b")
+    assert np.array_equal(x, expected)
+
+
 BRANCHES = """
 #include "kernel_operator.h"
 namespace first {

@@ -308,6 +308,8 @@ def _source_type(op, row, instance, space):
         return sums if space in (Space.L0C, Space.BT) else instance.l0
     if op == Op.LOAD_BIAS:
         return Data(row["dtype"])
+    if op == Op.CAST_TO_INT4:
+        return Data.FP16
     if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES, Op.L0C_TO_UB):
         kind = Data(row["dst_dtype"])
         if space != Space.L0C or kind == Data.INT32:

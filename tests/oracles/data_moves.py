@@ -207,7 +207,7 @@ def touched(row, out):
         return
     if op == Op.GATHER_MASKED:
         item = _BYTES[Data(row["dtype"])]
-        for offset_at, at in _offset_lanes(row):
+        for offset_at, at in (lane for lanes in _offset_lanes(row) for lane in lanes):
             out.read(UB, offset_at, 4)
             out.write(UB, at, item)
             out.read(UB, get("src0"), get("src_bytes"))

@@ -969,6 +969,25 @@ def cast(rng):
     return Instance(builder, memory=src)
 
 
+def int4_cast(rng, op):
+    builder = ProgramBuilder(A2)
+    if rng.random() < 0.4:
+        builder.set_mask_count()
+        builder.set_vector_mask(2 * int(rng.integers(300)), 0)
+    elif rng.random() < 0.8:
+        pairs = [sum(3 << 2 * at for at in range(32) if rng.random() < share) for share in rng.random(2)]
+        builder.set_vector_mask(*(word - (word >> 63 << 64) for word in pairs))
+    is_to = op == Op.CAST_TO_INT4
+    modes = [mode for mode in RoundMode if mode != RoundMode.ODD] if is_to else [RoundMode.NONE]
+    emit = builder.cast_to_int4 if is_to else builder.cast_from_int4
+    emit(
+        dst=32768 + 32 * int(rng.integers(99)), src=32 * int(rng.integers(99)), round_mode=_pick(rng, modes),
+        repeat=_pick(rng, (0, 1, 2, 5)), dst_blk_stride=_pick(rng, (1, 1, 2)), src_blk_stride=_pick(rng, (1, 0, 3)),
+        dst_rep_stride=_pick(rng, (8, 16, 40)), src_rep_stride=_pick(rng, (2, 8, 0, 60)),
+    )  # fmt: skip
+    return Instance(builder, memory=Data.FP16)
+
+
 GENERATORS = {
     Op.DATA_COPY: data_copy,
     Op.ND2NZ: nd2nz,
@@ -1007,6 +1026,7 @@ GENERATORS = {
     Op.GATHER_MASK: gather_mask,
     Op.GATHER_MASKED: gather_masked,
     Op.COPY: copy,
+    **{op: partial(int4_cast, op=op) for op in (Op.CAST_TO_INT4, Op.CAST_FROM_INT4)},
     **{op: partial(reduction, op=op) for op in reductions.OPS},
     **{op: partial(compare, op=op) for op in comparisons.COMPARISONS},
     **{op: partial(select, op=op) for op in comparisons.SELECTIONS},

@@ -19,7 +19,7 @@ import numpy as np
 
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
-from tests.oracles import comparisons, data_moves, reductions
+from tests.oracles import comparisons, data_moves, int4_casts, reductions
 from tests.oracles import mmad as cube
 from tests.oracles.masked import address_of, items_of, repeats_of
 from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer, round_values
@@ -864,6 +864,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.LOAD_BIAS: load_bias,
         Op.LOAD_SCALES: load_scales,
         **data_moves.RUN,
+        **int4_casts.RUN,
         **comparisons.RUN,
     }
     clamping = {

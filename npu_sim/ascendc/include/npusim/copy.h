@@ -114,7 +114,7 @@ inline void copy_blocks(Here here, const D& dst, const S& src, int64_t count, in
 // A number of elements is rounded down to whole blocks, as the documents say.
 template <class T, class D, class S> inline void copy_count(Here here, const D& dst, const S& src, uint32_t count) {
   int64_t unit = space_in(dst) == space::FB ? 128 : space_in(dst) == space::BT ? 64 : 32;
-  int64_t bytes = int64_t(count) * int64_t(sizeof(T));
+  int64_t bytes = bytes_of<T>(count);
   if (bytes % unit) note_cut(here, count, sizeof(T), unit);
   copy_blocks<T>(here, dst, src, 1, bytes / unit, 0, 0);
 }

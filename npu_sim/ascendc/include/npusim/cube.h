@@ -188,7 +188,7 @@ inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T
                               p.repeatTimes, p.srcStride, p.dstGap, p.dstFracGap);
 }
 
-template <class T, const IsResetLoad3dConfig& config = IS_RESER_LOAD3D_DEFAULT_CONFIG>
+template <class T, NPUSIM_CONFIG(IsResetLoad3dConfig) config = IS_RESER_LOAD3D_DEFAULT_CONFIG>
 inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<T>& p,
                      Here here = Here::now()) {
   if (!npusim::has_cube()) return;

@@ -91,7 +91,7 @@ inline void cumsum(Here here, const LocalTensor<uint8_t>* given, const LocalTens
 namespace AscendC {
 
 #define NPUSIM_CUMSUM(Name, PARAMETER, given)                                                                         \
-  template <class T, const CumSumConfig& config = defaultCumSumConfig>                                                \
+  template <class T, NPUSIM_CONFIG(CumSumConfig) config = defaultCumSumConfig>                                       \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& last, const LocalTensor<T>& src,                  \
                    PARAMETER const CumSumInfo& info, Here here = Here::now()) {                                       \
     static_assert(config.algorithm == CumSumAlgorithm::CUMSUM_ALGORITHM_LINEBYLINE,                                    \

@@ -121,7 +121,7 @@ constexpr QuantMode_t with_one_scale(QuantMode_t mode) {
 
 namespace AscendC {
 
-template <class T, class U, const FixpipeConfig& config, class D>
+template <class T, class U, NPUSIM_CONFIG(FixpipeConfig) config, class D>
 inline void npusim_fixpipe_row(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p) {
   npusim::checked(here, dst, "Fixpipe");
   if (src.space() != npusim::space::L0C)
@@ -157,19 +157,19 @@ inline void npusim_fixpipe_row(Here here, const D& dst, const LocalTensor<U>& sr
                        p.nSize, p.srcStride, p.dstStride, p.ndNum, p.srcNdStride, p.dstNdStride, mode,
                        npusim::tensor_in(dst));
 }
-template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR, class D>
+template <class T, class U, NPUSIM_CONFIG(FixpipeConfig) config = CFG_ROW_MAJOR, class D>
 inline void npusim_fixpipe(Here here, const D& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p) {
   if (!npusim::has_cube()) return;
   npusim::UnitTile* tile = p.unitFlag ? &npusim::before_unit_fixpipe(here, src.address) : nullptr;
   npusim_fixpipe_row<T, U, config>(here, dst, src, p);
   if (p.unitFlag == 3) npusim::behind_unit_fixpipe(here, *tile);
 }
-template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
+template <class T, class U, NPUSIM_CONFIG(FixpipeConfig) config = CFG_ROW_MAJOR>
 inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p,
                     Here here = Here::now()) {
   npusim_fixpipe<T, U, config>(here, dst, src, p);
 }
-template <class T, class U, const FixpipeConfig& config = CFG_NZ>
+template <class T, class U, NPUSIM_CONFIG(FixpipeConfig) config = CFG_NZ>
 inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const FixpipeParamsV220& p,
                     Here here = Here::now()) {
   npusim_fixpipe<T, U, config>(here, dst, src, p);
@@ -221,7 +221,7 @@ inline void SetFixPipeConfig(const LocalTensor<T>&, const LocalTensor<T>& words,
 inline void SetFixpipePreQuantFlag(uint64_t word) { npusim::self->quantisation = word; }
 
 // With words in L1, a part at a time: up to 256 columns at once, more of them 128 by 128, in either half of the buffer.
-template <const FixpipeConfig& config, class T, class U, class D>
+template <NPUSIM_CONFIG(FixpipeConfig) config, class T, class U, class D>
 inline void npusim_fixpipe_by_words(Here here, const D& dst, const LocalTensor<U>& src,
                                     const LocalTensor<uint64_t>& words, const FixpipeParamsV220& p) {
   if (!npusim::has_cube()) return;
@@ -242,12 +242,12 @@ inline void npusim_fixpipe_by_words(Here here, const D& dst, const LocalTensor<U
     if (GetTPipePtr()) npusim::give_back(here, npusim::space::FB, npusim::self->scales, blocks * 128);
   }
 }
-template <class T, class U, const FixpipeConfig& config = CFG_ROW_MAJOR>
+template <class T, class U, NPUSIM_CONFIG(FixpipeConfig) config = CFG_ROW_MAJOR>
 inline void Fixpipe(const GlobalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& words,
                     const FixpipeParamsV220& p, Here here = Here::now()) {
   npusim_fixpipe_by_words<config, T>(here, dst, src, words, p);
 }
-template <class T, class U, const FixpipeConfig& config = CFG_NZ>
+template <class T, class U, NPUSIM_CONFIG(FixpipeConfig) config = CFG_NZ>
 inline void Fixpipe(const LocalTensor<T>& dst, const LocalTensor<U>& src, const LocalTensor<uint64_t>& words,
                     const FixpipeParamsV220& p, Here here = Here::now()) {
   npusim_fixpipe_by_words<config, T>(here, dst, src, words, p);

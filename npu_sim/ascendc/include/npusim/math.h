@@ -134,10 +134,13 @@ inline void elements(Here here, const char* call, const LocalTensor<uint8_t>* gi
   Temporary room(here, call, given);
   int64_t chunk = up(count, 64);
   if constexpr (parts > 0) {
-    int64_t fitting = room.bytes() / (4 * parts) / 64 * 64;
-    if (fitting < 64)
+    // whole repeats where they fit, else blocks of 32 bytes
+    constexpr int64_t block = 32 / int64_t(sizeof(T));
+    int64_t fitting = room.bytes() / (4 * parts);
+    fitting = fitting < 64 ? fitting / block * block : fitting / 64 * 64;
+    if (!fitting)
       refuse(here, "%s must be given a temporary buffer of at least %lld bytes, not %lld", call,
-             (long long)(parts * 256), (long long)room.bytes());
+             (long long)(parts * block * 4), (long long)room.bytes());
     chunk = fitting < chunk ? fitting : chunk;
   }
   room.take(parts * chunk * 4);

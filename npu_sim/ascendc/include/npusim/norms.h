@@ -313,7 +313,7 @@ NPUSIM_NORMS_WITH(LayerNorm, DeepNorm, RmsNorm, LayerNormGrad, LayerNormGradBeta
 
 // With the lengths beside the tiling, and the reciprocal of the deviation instead of the variance.
 #define NPUSIM_NORMS_OF_ROWS(LayerNorm, Normalize, PARAMETER, given)                                                   \
-  template <class U, class T, bool reuse = false, const LayerNormConfig& config = LNCFG_NORM>                          \
+  template <class U, class T, bool reuse = false, NPUSIM_CONFIG(LayerNormConfig) config = LNCFG_NORM>                \
   inline void LayerNorm(const LocalTensor<T>& dst, const LocalTensor<float>& mean, const LocalTensor<float>& spread,   \
                         const LocalTensor<T>& src, const LocalTensor<U>& gamma, const LocalTensor<U>& beta,            \
                         const float epsilon, PARAMETER const LayerNormPara& p, const LayerNormSeparateTiling&,         \
@@ -323,7 +323,7 @@ NPUSIM_NORMS_WITH(LayerNorm, DeepNorm, RmsNorm, LayerNormGrad, LayerNormGradBeta
                                     config.isNoGamma ? nullptr : &gamma, config.isNoBeta ? nullptr : &beta, epsilon,   \
                                     {p.aLength, p.rLengthWithPadding, p.rLength}, config.isOutputRstd);                \
   }                                                                                                                    \
-  template <class U, class T, bool reuse = false, const NormalizeConfig& config = NLCFG_NORM>                          \
+  template <class U, class T, bool reuse = false, NPUSIM_CONFIG(NormalizeConfig) config = NLCFG_NORM>                \
   inline void Normalize(const LocalTensor<T>& dst, const LocalTensor<float>& reciprocal,                               \
                         const LocalTensor<float>& mean, const LocalTensor<float>& variance, const LocalTensor<T>& src, \
                         const LocalTensor<U>& gamma, const LocalTensor<U>& beta, PARAMETER const float epsilon,        \

@@ -208,7 +208,7 @@ inline void columns_of(Here here, const LocalTensor<D>& offset, const LocalTenso
 namespace AscendC {
 
 #define NPUSIM_QUANT_TEMPLATE \
-  template <class T, bool reuse = false, const AscendQuantConfig& config = ASCEND_QUANT_DEFAULT_CFG>
+  template <class T, bool reuse = false, NPUSIM_CONFIG(AscendQuantConfig) config = ASCEND_QUANT_DEFAULT_CFG>
 #define NPUSIM_QUANT(Name, PARAMETER, given)                                                                          \
   NPUSIM_QUANT_TEMPLATE inline void Name(const LocalTensor<int8_t>& dst, const LocalTensor<T>& src,                   \
                                          PARAMETER const float scale, const float offset, const uint32_t count,       \

@@ -185,7 +185,7 @@ template <TPosition P> class TBuf {
   int block = -1;
   uint32_t bytes = 0;
 
-  template <class T> LocalTensor<T> Get(Here here = Here::now()) { return part<T>(here, bytes / sizeof(T), 0); }
+  template <class T> LocalTensor<T> Get(Here here = Here::now()) { return part<T>(here, uint32_t(npusim::elements_in<T>(bytes)), 0); }
   template <class T> LocalTensor<T> Get(uint32_t count, Here here = Here::now()) { return part<T>(here, count, 0); }
   template <class T> LocalTensor<T> GetWithOffset(uint32_t count, uint32_t offset, Here here = Here::now()) {
     return part<T>(here, count, offset);
@@ -221,7 +221,7 @@ template <TPosition P> class TBuf {
     }
     LocalTensor<T> tensor;
     tensor.address = whole.address + offset;
-    tensor.bytes = uint32_t(count * sizeof(T));
+    tensor.bytes = uint32_t(npusim::bytes_of<T>(count));
     tensor.block = int16_t(block);
     tensor.position = P;
     return tensor;

@@ -189,7 +189,7 @@ namespace AscendC {
 
 #define NPUSIM_SOFTMAX_WITH(Name, kind, PARAMETER, given)                                                            \
   template <class T, bool reuse = false, bool basic = false, bool nz = false,                                       \
-            const SoftmaxConfig& config = SOFTMAX_DEFAULT_CFG, class U>                                             \
+            NPUSIM_CONFIG(SoftmaxConfig) config = SOFTMAX_DEFAULT_CFG, class U>                                      \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& sum, const LocalTensor<U>& max,                 \
                    const LocalTensor<T>& src, PARAMETER const SoftMaxTiling& tiling,                                \
                    const SoftMaxShapeInfo& info = {}, Here here = Here::now()) {                                    \
@@ -203,7 +203,7 @@ NPUSIM_SOFTMAX_WITH(SimpleSoftMax, GIVEN, NPUSIM_GIVEN, &temporary)
 NPUSIM_SOFTMAX_WITH(SimpleSoftMax, GIVEN, , nullptr)
 
 #define NPUSIM_SOFTMAX_ALONE(PARAMETER, given)                                                                       \
-  template <class T, bool reuse = false, bool basic = false, const SoftmaxConfig& config = SOFTMAX_DEFAULT_CFG>     \
+  template <class T, bool reuse = false, bool basic = false, NPUSIM_CONFIG(SoftmaxConfig) config = SOFTMAX_DEFAULT_CFG> \
   inline void SoftMax(const LocalTensor<T>& dst, const LocalTensor<T>& src, PARAMETER const SoftMaxTiling& tiling,  \
                       const SoftMaxShapeInfo& info = {}, Here here = Here::now()) {                                 \
     npusim::softmax<npusim::SoftMaxKind::PLAIN, T, float>(here, "SoftMax", given, dst, nullptr, nullptr, src,       \
@@ -214,7 +214,7 @@ NPUSIM_SOFTMAX_ALONE(, nullptr)
 
 #define NPUSIM_SOFTMAX_FLASH(Name, PARAMETER, given)                                                                 \
   template <class T, bool updates = false, bool reuse = false, bool basic = false, bool nz = false,                 \
-            const SoftmaxConfig& config = SOFTMAX_DEFAULT_CFG, class U>                                             \
+            NPUSIM_CONFIG(SoftmaxConfig) config = SOFTMAX_DEFAULT_CFG, class U>                                      \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& sum, const LocalTensor<U>& max,       \
                              const LocalTensor<T>& src, const LocalTensor<T>& scale, const LocalTensor<U>& old_sum, \
                              const LocalTensor<U>& old_max, PARAMETER const SoftMaxTiling& tiling,                  \

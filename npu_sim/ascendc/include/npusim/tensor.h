@@ -67,16 +67,20 @@ template <class T> class GlobalTensor {
   int64_t address() const { return npusim::gm_offset(pointer); }
   GlobalTensor operator[](uint64_t offset) const {
     GlobalTensor other = *this;
-    other.pointer += offset;
+    other.pointer += npusim::is_int4<T> ? offset / 2 : offset;
     if (other.tensor < 0) other.tensor = npusim::tensor_at(other.address());
     return other;
   }
-  T GetValue(uint64_t offset, Here here = Here::now()) const { return npusim::read_gm(here, pointer + offset, tensor); }
+  T GetValue(uint64_t offset, Here here = Here::now()) const {
+    static_assert(!npusim::is_int4<T>, "GetValue is modelled of whole bytes");
+    return npusim::read_gm(here, pointer + offset, tensor);
+  }
   ScalarElement<GlobalTensor> operator()(uint64_t offset, Here here = Here::now()) const { return {*this, offset, here}; }
   void SetValue(uint64_t offset, T value, Here here = Here::now()) const {
+    static_assert(!npusim::is_int4<T>, "SetValue is modelled of whole bytes");
     npusim::store_scalar(here, npusim::space::GM, address() + int64_t(offset * sizeof(T)), tensor, value);
   }
-  T* GetPhyAddr(uint64_t offset = 0) const { return pointer + offset; }
+  T* GetPhyAddr(uint64_t offset = 0) const { return (*this)[offset].pointer; }
   uint64_t GetSize() const { return size; }
   void SetShapeInfo(const ShapeInfo& info) { shape = info; }
   ShapeInfo GetShapeInfo() const { return shape; }
@@ -112,8 +116,8 @@ template <class T> class LocalTensor {
 
   LocalTensor() = default;
   LocalTensor(TPosition where, uint32_t start, uint32_t count)
-      : address_{start, uint32_t(count * sizeof(T)), uint8_t(where)} {}
-  void InitBuffer(uint32_t start, uint32_t count) { address = start, bytes = count * sizeof(T); }
+      : address_{start, uint32_t(npusim::bytes_of<T>(count)), uint8_t(where)} {}
+  void InitBuffer(uint32_t start, uint32_t count) { address = start, bytes = uint32_t(npusim::bytes_of<T>(count)); }
   int64_t space() const { return npusim::space_of(position); }
   // What an operator of tensors makes, see operators.h.
   template <class E, class = typename E::IsExpression> LocalTensor& operator=(const E& expression) {
@@ -122,8 +126,8 @@ template <class T> class LocalTensor {
   }
   LocalTensor operator[](uint32_t offset) const {
     LocalTensor other = *this;
-    other.address += int64_t(offset) * sizeof(T);
-    other.bytes -= offset * sizeof(T);
+    other.address += npusim::bytes_of<T>(offset);
+    other.bytes -= uint32_t(npusim::bytes_of<T>(offset));
     return other;
   }
   template <class U> LocalTensor<U> ReinterpretCast() const {
@@ -132,23 +136,25 @@ template <class T> class LocalTensor {
     other.block = block;
     return other;
   }
-  T GetValue(uint32_t offset, Here here = Here::now()) const { 
+  T GetValue(uint32_t offset, Here here = Here::now()) const {
+    static_assert(!npusim::is_int4<T>, "GetValue is modelled of whole bytes");
     return npusim::read_local<T>(here, space(), address + int64_t(offset) * sizeof(T));
   }
   ScalarElement<LocalTensor> operator()(uint32_t offset, Here here = Here::now()) const { return {*this, offset, here}; }
   void SetValue(uint32_t offset, T value, Here here = Here::now()) const {
+    static_assert(!npusim::is_int4<T>, "SetValue is modelled of whole bytes");
     npusim::store_scalar(here, space(), address + int64_t(offset) * sizeof(T), -1, value);
   }
   // A number, as on a device.
-  uint64_t GetPhyAddr(uint32_t offset = 0) const { return uint64_t(address + int64_t(offset) * sizeof(T)); }
-  uint32_t GetSize() const { return bytes / sizeof(T); }
+  uint64_t GetPhyAddr(uint32_t offset = 0) const { return uint64_t(address + npusim::bytes_of<T>(offset)); }
+  uint32_t GetSize() const { return uint32_t(npusim::elements_in<T>(bytes)); }
   uint32_t GetLength() const { return bytes; }
-  void SetSize(uint32_t count) { bytes = count * sizeof(T); }
+  void SetSize(uint32_t count) { bytes = uint32_t(npusim::bytes_of<T>(count)); }
   void SetBufferLen(uint32_t length) { bytes = length; }
   TPosition GetPosition() const { return position; }
   template <class U> void SetAddrWithOffset(LocalTensor<U>& source, uint32_t offset) {
     *this = source.template ReinterpretCast<T>();
-    address += int64_t(offset) * sizeof(U);
+    address += npusim::bytes_of<U>(offset);
   }
   void SetShapeInfo(const ShapeInfo& info) { shape = info; }
   ShapeInfo GetShapeInfo() const { return shape; }

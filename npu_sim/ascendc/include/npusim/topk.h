@@ -79,7 +79,7 @@ namespace AscendC {
 
 #define NPUSIM_TOPK(Name, PARAMETER, given)                                                                            \
   template <class T, bool has_index = false, bool has_finish = false, bool reuse = false,                             \
-            TopKMode mode = TopKMode::TOPK_NORMAL, const TopKConfig& config = defaultTopKConfig>                      \
+            TopKMode mode = TopKMode::TOPK_NORMAL, NPUSIM_CONFIG(TopKConfig) config = defaultTopKConfig>             \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<int32_t>& dst_index, const LocalTensor<T>& src,       \
                    const LocalTensor<int32_t>& index, const LocalTensor<bool>& finish, PARAMETER const int32_t k,     \
                    const TopkTiling&, const TopKInfo& info, const bool is_largest = true, Here here = Here::now()) {  \

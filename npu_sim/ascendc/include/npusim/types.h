@@ -99,6 +99,14 @@ template <class T> using PrimT = T;
 using TrueType = std::true_type;
 using FalseType = std::false_type;
 
+// How templates take what configures a call. By value where g++ dies of a constant of a template that is taken by
+// reference: only as C++20 may it be taken so.
+#ifdef NPUSIM_CONFIGS_BY_VALUE
+#define NPUSIM_CONFIG(...) __VA_ARGS__
+#else
+#define NPUSIM_CONFIG(...) const __VA_ARGS__&
+#endif
+
 struct int4b_t {
   uint8_t bits;
 };
@@ -185,6 +193,21 @@ inline int64_t capacity_of(int64_t in_space) {
 inline const char* space_name(int64_t in_space) {
   constexpr const char* names[] = {"no buffer", "GM", "L1", "L0A", "L0B", "L0C", "UB", "BT", "FB"};
   return names[in_space];
+}
+
+// Two elements of int4 move as a byte.
+template <> struct Element<AscendC::int4b_t> {
+  static constexpr bool known = true, exact = false;
+  static constexpr int64_t data = data::INT8;
+};
+
+// Bytes of elements, and elements in bytes.
+template <class T> inline constexpr bool is_int4 = std::is_same_v<T, AscendC::int4b_t>;
+template <class T> constexpr int64_t bytes_of(int64_t count) {
+  return is_int4<T> ? count / 2 : count * int64_t(sizeof(T));
+}
+template <class T> constexpr int64_t elements_in(int64_t bytes) {
+  return is_int4<T> ? bytes * 2 : bytes / int64_t(sizeof(T));
 }
 
 // The element type of a row: of what is moved any type of the size, of what is computed with the type itself.

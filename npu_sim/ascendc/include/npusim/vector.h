@@ -6,6 +6,17 @@ namespace npusim {
 
 // The machine's codes put RINT first.
 inline int64_t rounding(AscendC::RoundMode mode) { return mode == AscendC::RoundMode::CAST_NONE ? 6 : int64_t(mode) - 1; }
+
+#ifdef NPUSIM_HAS_CAST_TO_INT4
+template <class T, class U>
+inline void cast_int4(Here here, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<U>& src,
+                      AscendC::RoundMode mode, int64_t repeats, const AscendC::UnaryRepeatParams& p) {
+  static_assert(std::is_same_v<T, half> || std::is_same_v<U, half>, "Cast of int4b_t is from half or to it");
+  auto emit = is_int4<T> ? emit_cast_to_int4 : emit_cast_from_int4;
+  emit(here, in_ub(here, dst, "Cast"), in_ub(here, src, "Cast"), rounding(mode), repeats, p.dstBlkStride, p.srcBlkStride,
+       p.dstRepStride, p.srcRepStride);
+}
+#endif
 }  // namespace npusim
 
 #include "npusim_vector.h"
@@ -23,8 +34,14 @@ template <class T, class U>
 inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const RoundMode& mode, const uint32_t count,
                  Here here = Here::now()) {
   if (!npusim::has_vector()) return;
-  npusim::emit_cast(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"), npusim::number<U>(),
-                    npusim::number<T>(), npusim::rounding(mode), count);
+  if constexpr (npusim::is_int4<T> || npusim::is_int4<U>)
+    npusim::counted(here, count, [&] {
+      npusim::cast_int4(here, dst, src, mode, 1,
+                        {1, 1, uint8_t(npusim::is_int4<T> ? 2 : 8), uint8_t(npusim::is_int4<T> ? 8 : 2)});
+    });
+  else
+    npusim::emit_cast(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"), npusim::number<U>(),
+                      npusim::number<T>(), npusim::rounding(mode), count);
 }
 
 // With the type of the operand; registers.h has that of half into float.
@@ -73,9 +90,12 @@ NPUSIM_DUPLICATE_UNDER(const uint64_t*)
                    const uint8_t repeats, const UnaryRepeatParams& p, Here here = Here::now()) {                     \
     if (!npusim::has_vector()) return;                                                                               \
     npusim::bring_mask(here, set_mask, mask);                                                                        \
-    npusim::emit_cast_masked(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"),               \
-                             npusim::number<U>(), npusim::number<T>(), npusim::rounding(mode), repeats,              \
-                             p.dstBlkStride, p.srcBlkStride, p.dstRepStride, p.srcRepStride);                        \
+    if constexpr (npusim::is_int4<T> || npusim::is_int4<U>)                                                          \
+      npusim::cast_int4(here, dst, src, mode, repeats, p);                                                           \
+    else                                                                                                             \
+      npusim::emit_cast_masked(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"),             \
+                               npusim::number<U>(), npusim::number<T>(), npusim::rounding(mode), repeats,            \
+                               p.dstBlkStride, p.srcBlkStride, p.dstRepStride, p.srcRepStride);                      \
   }
 NPUSIM_CAST_UNDER(uint64_t)
 NPUSIM_CAST_UNDER(const uint64_t*)

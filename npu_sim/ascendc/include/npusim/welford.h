@@ -122,21 +122,21 @@ inline void welford_finalize(Here here, const LocalTensor<uint8_t>* given, const
 namespace AscendC {
 
 #define NPUSIM_WELFORD(Update, Finalize, PARAMETER, given)                                                            \
-  template <class T, class U, bool reuse = false, const WelfordUpdateConfig& config = WFUPDATE_DEFAULT_CFG>           \
+  template <class T, class U, bool reuse = false, NPUSIM_CONFIG(WelfordUpdateConfig) config = WFUPDATE_DEFAULT_CFG>  \
   inline void Update(const LocalTensor<U>& new_mean, const LocalTensor<U>& new_sum, const LocalTensor<U>& mean,       \
                      const LocalTensor<U>& sum, const LocalTensor<T>& x, PARAMETER const WelfordUpdateParam& p,       \
                      Here here = Here::now()) {                                                                       \
     static_assert(std::is_same_v<U, float>, "WelfordUpdate must be into float");                                      \
     npusim::welford_update<T>(here, given, new_mean, new_sum, mean, sum, x, p, config.isInplace);                     \
   }                                                                                                                   \
-  template <bool reuse = false, const WelfordFinalizeConfig& config = WFFINALIZE_DEFAULT_CFG>                         \
+  template <bool reuse = false, NPUSIM_CONFIG(WelfordFinalizeConfig) config = WFFINALIZE_DEFAULT_CFG>                \
   inline void Finalize(const LocalTensor<float>& mean, const LocalTensor<float>& variance,                            \
                        const LocalTensor<float>& means, const LocalTensor<float>& sums,                               \
                        PARAMETER const WelfordFinalizePara& p, Here here = Here::now()) {                             \
     static_assert(!config.isCorrection, "WelfordFinalize is modelled without a correction");                          \
     npusim::welford_finalize(here, given, mean, variance, means, sums, nullptr, p);                                   \
   }                                                                                                                   \
-  template <bool reuse = false, const WelfordFinalizeConfig& config = WFFINALIZE_DEFAULT_CFG>                         \
+  template <bool reuse = false, NPUSIM_CONFIG(WelfordFinalizeConfig) config = WFFINALIZE_DEFAULT_CFG>                \
   inline void Finalize(const LocalTensor<float>& mean, const LocalTensor<float>& variance,                            \
                        const LocalTensor<float>& means, const LocalTensor<float>& sums,                               \
                        const LocalTensor<int32_t>& counts, PARAMETER const WelfordFinalizePara& p,                    \

@@ -1,0 +1,73 @@
+"""Cast of int4, two to a byte, to half."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from npu_sim._jit import jit
+from npu_sim.dtypes.convert_jit import cast_scalar
+from npu_sim.dtypes.formats import RoundMode
+from npu_sim.isa.codes import Data
+from npu_sim.isa.emitter import masked_emitter
+from npu_sim.isa.instruction import Index, Instruction, Rows
+from npu_sim.isa.int4 import (
+    ARCHS,
+    LANES,
+    OPERANDS,
+    RANGES,
+    SOURCE,
+    STRIDES,
+    byte_at,
+    cost,
+    footprint_from,
+    half_at,
+)  # fmt: skip
+from npu_sim.isa.int4 import check as check_masks
+from npu_sim.isa.mask import block_bits, mask_of_repeat, repeats_of
+from npu_sim.isa.vector_values import write_element
+
+OP = 245
+
+
+emit_cast_from_int4 = masked_emitter(
+    "cast_from_int4",
+    OP,
+    OPERANDS,
+    "Cast: elements of int4 under the mask, two to a byte, to half; ``round_mode`` NONE.",
+)
+
+
+@jit
+def run(row, ub):
+    """Every value is one of half."""
+    for r in range(repeats_of(row, LANES)):
+        low, high = mask_of_repeat(row, r, LANES)
+        for lane in range(LANES):
+            if block_bits(low, high, lane, 1) == 0:
+                continue
+            at = byte_at(row["src0"], row["src_blk_stride"], row["src_rep_stride"], r, lane)
+            value = (np.int64(ub[at]) >> np.int64(lane % 2 * 4)) & 15
+            value -= 16 * (value >> 3)
+            at = half_at(row["dst"], row["dst_blk_stride"], row["dst_rep_stride"], r, lane)
+            write_element(ub, at, Data.FP16, cast_scalar(value, Data.INT8, Data.FP16, RoundMode.NONE, 0))
+    return True
+
+
+def check(chunk: Rows, index: Index) -> None:
+    check_masks(chunk, index)
+    chunk.rule(index, chunk.column(index, "round_mode") != RoundMode.NONE, "round_mode", "NONE")
+
+
+INSTRUCTION = Instruction(
+    api="Cast",
+    emit=emit_cast_from_int4,
+    source=SOURCE,
+    archs=ARCHS,
+    ranges=RANGES,
+    unit="vector",
+    footprint=footprint_from,
+    run=run,
+    cost=cost,
+    check=check,
+    defaults={"round_mode": RoundMode.NONE, **STRIDES, "src_rep_stride": 2},
+)
