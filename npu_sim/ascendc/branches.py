@@ -32,18 +32,22 @@ class _UnknownError(Exception):
     """A condition has what cannot be told."""
 
 
-def without_dead_branches(code: str, defines: Iterable[str] = ()) -> str:
+def without_dead_branches(code: str, defines: Iterable[str] | None = ()) -> str:
     """Return ``code`` with blanks for branches that are compiled for no product, of the same length and lines.
 
     Parameters
     ----------
     code : str
         Without comments and strings.
-    defines : iterable of str
-        ``NAME`` or ``NAME=VALUE`` of the command line.
+    defines : iterable of str or None
+        ``NAME`` or ``NAME=VALUE`` of the command line; None: that may have anything.
     """
-    given = {name: value or "1" for name, _, value in (one.partition("=") for one in defines)}
-    lives = [_live(code, given | {name: str(value) for name, value in machine.items()}) for machine in _ARCHITECTURES]
+    given = {name: value or "1" for name, _, value in (one.partition("=") for one in defines or ())}
+    knows_all = defines is not None
+    lives = [
+        _live(code, given | {name: str(value) for name, value in machine.items()}, knows_all=knows_all)
+        for machine in _ARCHITECTURES
+    ]
     dead = ~np.any([np.frombuffer(live, np.bool_) for live in lives], axis=0)
     parts, done = [], 0
     for begin, end in np.flatnonzero(np.diff(dead, prepend=False, append=False)).reshape(-1, 2).tolist():
@@ -52,8 +56,8 @@ def without_dead_branches(code: str, defines: Iterable[str] = ()) -> str:
     return "".join([*parts, code[done:]])
 
 
-def _live(code: str, given: Mapping[str, str]) -> bytearray:
-    """Return for each character whether it may be compiled where the macros ``given`` are defined."""
+def _live(code: str, given: Mapping[str, str], *, knows_all: bool) -> bytearray:
+    """Return for each character whether it may be compiled where the macros ``given`` are defined, or others too."""
     macros: dict[str, str | None] = dict(given)
     named = set(re.findall(r"^[ \t]*#[ \t]*define[ \t]+(\w+)", code, re.M))
     live, done = bytearray(len(code)), 0
@@ -64,7 +68,7 @@ def _live(code: str, given: Mapping[str, str]) -> bytearray:
         """Return what a macro is, None where it is none. Headers may define the ones in capitals too."""
         if name in macros:
             return macros[name]
-        if name in named or (name.startswith("_") and name not in _OF_TESTS):
+        if name not in _OF_TESTS and (not knows_all or name in named or name.startswith("_")):
             raise _UnknownError
         return None
 

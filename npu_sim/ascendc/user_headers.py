@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
+from npu_sim.ascendc.branches import without_dead_branches
 from npu_sim.ascendc.operator_types import with_numbers
-from npu_sim.ascendc.source import Source, without_attributes
+from npu_sim.ascendc.source import Source, without_attributes, without_text
 from npu_sim.ascendc.tiling_structs import project_folder
 from npu_sim.errors import InputFileError
 
@@ -44,7 +46,7 @@ def included(source: Source, directories: Sequence[Path]) -> dict[Path, str]:
     seen: dict[Path, str] = {}
 
     def visit(text: str, own: Path) -> None:
-        for name in INCLUDES.findall(text):
+        for name in _included_by(text):
             path = _found(name, own, directories)
             if path is not None and path not in seen:
                 seen[path] = path.read_text(encoding="utf-8", errors="surrogateescape")
@@ -52,6 +54,13 @@ def included(source: Source, directories: Sequence[Path]) -> dict[Path, str]:
 
     visit(source.text, source.path.parent)
     return dict(sorted(seen.items()))
+
+
+@lru_cache(maxsize=256)
+def _included_by(text: str) -> tuple[str, ...]:
+    """Return what a text includes, but for other chips and for tests of the vendor."""
+    living = without_dead_branches(without_text(text), None)
+    return tuple(found[1] for found in INCLUDES.finditer(text) if "#" in living[found.start() : found.end()])
 
 
 def _found(name: str, own: Path, directories: Sequence[Path]) -> Path | None:

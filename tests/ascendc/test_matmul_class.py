@@ -350,6 +350,68 @@ def test_a_block_alone_lies_as_wide_as_it_is(tmp_path, how, m, n):
     np.testing.assert_array_equal(blocks[:m, :n], expected)
 
 
+BLOCKS = """
+#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+using namespace AscendC;
+// Every block into the same tensor of UB without waiting, and one behind the other into memory.
+template <CubeFormat F> __global__ __aicore__ void blocks(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM_ADDR space, GM_ADDR tiling) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_1);
+  GET_TILING_DATA_WITH_STRUCT(TCubeTiling, t, tiling);
+  TPipe pipe;
+  TQue<TPosition::VECOUT, 1> queue;
+  Matmul<MatmulType<TPosition::GM, CubeFormat::ND, half>, MatmulType<TPosition::GM, CubeFormat::ND, half>,
+         MatmulType<TPosition::VECIN, F, float>> mm;
+  REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), mm, &t);
+  int32_t size = t.baseM * t.baseN;
+  pipe.InitBuffer(queue, 1, size * 4);
+  GlobalTensor<half> A, B; GlobalTensor<float> C, Space;
+  A.SetGlobalBuffer((__gm__ half*)a); B.SetGlobalBuffer((__gm__ half*)b); C.SetGlobalBuffer((__gm__ float*)c);
+  Space.SetGlobalBuffer((__gm__ float*)space);
+  mm.SetWorkspace(Space);
+  mm.SetTensorA(A); mm.SetTensorB(B);
+  for (int32_t i = 0; mm.template Iterate<false>(); i++) {
+    auto local = queue.AllocTensor<float>();
+    Duplicate(local, 7.0f, size);
+    mm.template GetTensorC<false>(local);
+    queue.EnQue(local);
+    local = queue.DeQue<float>();
+    DataCopy(C[i * size], local, size);
+    queue.FreeTensor(local);
+  }
+  mm.End();
+}
+"""
+
+
+@pytest.mark.parametrize("layout", ["ND", "NZ"])
+def test_blocks_without_waiting_come_as_they_are(tmp_path, layout):
+    path = tmp_path / "blocks.cpp"
+    path.write_text(BLOCKS)
+    m, n, k = 40, 72, 32
+    tiling = ascendc.matmul_tiling(m, n, k, cores=1, base=(32, 32, 32))
+    rng = np.random.default_rng(1)
+    a, b = whole_numbers(rng, m, k, np.float16), whole_numbers(rng, k, n, np.float16)
+    whole = a.astype(np.float32) @ b.astype(np.float32)
+    order = [(i, j) for j in range(3) for i in range(2)]
+    if tiling.iterateOrder:
+        order = [(i, j) for i in range(2) for j in range(3)]
+    c, space = np.zeros((6, 1024), np.float32), np.zeros(m * n * 4, np.float32)
+    ascendc.compile(path, f"blocks<CubeFormat::{layout}>")(a, b, c, space, tiling=bytes(tiling))
+    for (i, j), own in zip(order, c, strict=True):
+        block = whole[32 * i : 32 * i + 32, 32 * j : 32 * j + 32]
+        rows, columns = block.shape
+        if layout == "ND":
+            got = own[: block.size].reshape(block.shape)
+        else:
+            wide, high = -(-columns // 16) * 16, -(-rows // 16) * 16
+            got = (
+                own[: wide * high].reshape(wide // 16, high, 16).transpose(1, 0, 2).reshape(high, wide)[:rows, :columns]
+            )
+        np.testing.assert_array_equal(got, block)
+        assert (own[-8:] == 7).all() or block.size == 1024
+
+
 def test_bits_are_those_of_the_operator(source):
     shape = MatmulShape(m=70, n=90, k=333)
     rng = np.random.default_rng(5)

@@ -75,12 +75,14 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
     ask(here, {gm, npusim::place_of(this->problem, this->walk, tiling, sequential), int(atomic)});
     settle(here, 0);
   }
-  // Into UB: [baseM, baseN], or with its place in [singleCoreM, singleCoreN].
+  // Into UB: [baseM, baseN], or with its place in [singleCoreM, singleCoreN]; without waiting the block as it is, from the
+  // memory of SetWorkspace.
   template <bool sync = true>
   void GetTensorC(const LocalTensor<CT>& to, uint8_t atomic = 0, bool sequential = false, Here here = Here::now()) {
     if (!is_client()) return Local::GetTensorC(to, atomic, sequential, here);
     this->template allowed<cfg.enableGetTensorC>(here, "GetTensorC", "enableGetTensorC");
-    collect(to, atomic, sequential, here);
+    if (sync) collect(to, atomic, sequential, here);
+    else collect_alone(to, atomic, here);
   }
   template <bool sync = true>
   void IterateAll(const GlobalTensor<CT>& gm, uint8_t atomic = 0, bool sequential = false, bool = false, bool = false,
@@ -251,6 +253,22 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
     settle(here, 0);
     fetch(here, to, block, sequential);
   }
+  // A block as a matrix of its own, as much of it as `to` holds.
+  void collect_alone(const LocalTensor<CT>& to, uint8_t atomic, Here here) {
+    if (atomic) npusim::refuse(here, "GetTensorC into UB must have enAtomic 0, not %d", int(atomic));
+    in_ub(here, to, "GetTensorC");
+    demand(here);
+    GlobalTensor<CT> block = npusim::scratch_tensor<CT>(2);
+    npusim::Place place = npusim::place_of(this->problem, this->walk, tiling, true);
+    ask(here, {block, place, 0});
+    settle(here, 0);
+    bool is_nz = C::format == CubeFormat::NZ;
+    int64_t count = is_nz ? npusim::up(place.rows, 16) * npusim::up(place.columns, 16) : place.rows * place.columns;
+    count = std::min<int64_t>(count, to.GetSize());
+    before_fetch(here);
+    npusim::rows_to_ub(here, to, block, 1, count, count, count);
+    behind_fetch(here);
+  }
 
   bool advance(Here here) {
     if (!this->is_walking) {
@@ -281,8 +299,7 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
     const npusim::Walk& at = this->walk;
     int64_t m_at = at.m * tiling.baseM, n_at = at.n * tiling.baseN, c0 = 32 / int64_t(sizeof(CT));
     auto [m, n] = npusim::extents_of(this->problem, at, tiling);
-    hand(here, HardEvent::V_MTE2);
-    hand(here, HardEvent::MTE3_MTE2);
+    before_fetch(here);
     if (C::format == CubeFormat::NZ) {
       int64_t rows = sequential ? tiling.baseM : npusim::up(this->problem.m, 16);
       int64_t first = sequential ? 0 : n_at * rows + m_at * 16;
@@ -292,7 +309,14 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
       int64_t pitch = sequential ? tiling.baseN : npusim::up(this->problem.n, c0);
       npusim::rows_to_ub(here, to[uint32_t(sequential ? 0 : m_at * pitch + n_at)], from, m, n, tiling.baseN, pitch);
     }
-    // the next block may come to the same place of memory; what the unit computes with waits for this one
+    behind_fetch(here);
+  }
+  static void before_fetch(Here here) {
+    hand(here, HardEvent::V_MTE2);
+    hand(here, HardEvent::MTE3_MTE2);
+  }
+  // The next block may come to the same place of memory; what the unit computes with waits for this one.
+  static void behind_fetch(Here here) {
     hand(here, HardEvent::MTE2_MTE3);
     hand(here, HardEvent::MTE2_V);
   }

@@ -9,6 +9,9 @@ struct MatrixOffset {
 };
 
 namespace AscendC {
+// Names that come along with the class, by which kernels mean the numbers.
+constexpr uint32_t EIGHT = 8, SIXTEEN = 16;
+
 
 template <TPosition where, CubeFormat layout_in_memory, class Type, bool transposed = false,
           LayoutMode order = LayoutMode::NONE, bool shared = false, TPosition from = TPosition::GM>
