@@ -355,7 +355,8 @@ BLOCKS = """
 #include "lib/matmul_intf.h"
 using namespace AscendC;
 // Every block into the same tensor of UB without waiting, and one behind the other into memory.
-template <CubeFormat F> __global__ __aicore__ void blocks(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM_ADDR space, GM_ADDR tiling) {
+template <CubeFormat F>
+__global__ __aicore__ void blocks(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM_ADDR space, GM_ADDR tiling) {
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_1);
   GET_TILING_DATA_WITH_STRUCT(TCubeTiling, t, tiling);
   TPipe pipe;

@@ -209,6 +209,54 @@ def test_counted_copies_and_gathers_from_inside_a_block(tmp_path):
         kernel(x, at, y, 1, product="910b")
 
 
+FORMS = """
+#include "kernel_operator.h"
+#include "lib/matmul_intf.h"
+using namespace AscendC;
+template <class T> struct Forms {
+  LocalTensor<T> t;
+  __aicore__ inline void Process(GM_ADDR x, int32_t form) {
+    TPipe pipe; TBuf<> buffer, room;
+    pipe.InitBuffer(buffer, 1024); pipe.InitBuffer(room, 1024);
+    GlobalTensor<T> X; X.SetGlobalBuffer((__gm__ T*)x);
+    t = buffer.Get<T>();
+    DataCopy(t, X, 64);
+    PipeBarrier<PIPE_ALL>();
+    if (form == 0) Exp<T, 0, true>(t, t, uint32_t(EIGHT * EIGHT));
+    else if (form == 1) Exp<T, 7>(t, t, uint32_t(64));
+    else if (form == 2) Exp<T, 3>(t, t, room.Get<uint8_t>(), uint32_t(64));
+    else GeGLU(t[64], t, t, LocalTensor<uint8_t>(), uint32_t(64));
+    t.template SetValue<T>(SIXTEEN, 7);
+    PipeBarrier<PIPE_ALL>();
+    DataCopy(X, form == 3 ? t[64] : t, 64);
+  }
+};
+extern "C" __global__ __aicore__ void forms(GM_ADDR x, int32_t form) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  Forms<float> all;
+  all.Process(x, form);
+}
+"""
+
+
+def test_forms_of_the_library(tmp_path):
+    path = tmp_path / "forms.cpp"
+    path.write_text(FORMS)
+    kernel = ascendc.compile(path)
+    given = np.linspace(-3, 3, 64, dtype=np.float32)
+    for form in range(3):
+        x = given.copy()
+        kernel(x, form)
+        expected = np.exp(given.astype(np.float64)).astype(np.float32)
+        expected[16] = 7
+        assert np.array_equal(x, expected)
+    x = given.copy()
+    kernel(x, 3)
+    wide = given.astype(np.float64)
+    gelu = wide / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)))
+    np.testing.assert_allclose(x, wide * gelu, rtol=1e-4, atol=1e-5)
+
+
 CONFIGURED = """
 #include "kernel_operator.h"
 using namespace AscendC;

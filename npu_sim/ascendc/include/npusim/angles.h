@@ -152,7 +152,11 @@ template <class T, uint8_t terms, bool reuse = false, class = std::enable_if_t<(
 inline void Exp(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count, Here here = Here::now()) {
   Exp(dst, src, int32_t(count), here);
 }
-template <class T, uint8_t terms, bool reuse = false, class = std::enable_if_t<(terms > 1)>>
+template <class T, uint8_t terms, bool reuse, std::enable_if_t<(terms <= 1), int> = 0>
+inline void Exp(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count, Here here = Here::now()) {
+  Exp(dst, src, int32_t(count), here);
+}
+template <class T, uint8_t terms, bool reuse = false>
 inline void Exp(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>&, const uint32_t count,
                 Here here = Here::now()) {
   Exp(dst, src, int32_t(count), here);

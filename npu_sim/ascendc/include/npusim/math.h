@@ -131,7 +131,8 @@ inline void elements(Here here, const char* call, const LocalTensor<uint8_t>* gi
   if (!has_vector() || count <= 0) return;
   constexpr bool is_half = sizeof(T) == 2;
   constexpr int64_t parts = temporaries + (is_half ? 1 + int64_t(sizeof...(S)) : 0);
-  Temporary room(here, call, given);
+  // of float the library reads few of its buffers: an empty tensor will do
+  Temporary room(here, call, !is_half && given && given->position == TPosition::MAX ? nullptr : given);
   int64_t chunk = up(count, 64);
   if constexpr (parts > 0) {
     // whole repeats where they fit, else blocks of 32 bytes

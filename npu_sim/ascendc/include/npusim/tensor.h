@@ -141,9 +141,9 @@ template <class T> class LocalTensor {
     return npusim::read_local<T>(here, space(), address + int64_t(offset) * sizeof(T));
   }
   ScalarElement<LocalTensor> operator()(uint32_t offset, Here here = Here::now()) const { return {*this, offset, here}; }
-  void SetValue(uint32_t offset, T value, Here here = Here::now()) const {
+  template <class V = T> void SetValue(uint32_t offset, V value, Here here = Here::now()) const {
     static_assert(!npusim::is_int4<T>, "SetValue is modelled of whole bytes");
-    npusim::store_scalar(here, space(), address + int64_t(offset) * sizeof(T), -1, value);
+    npusim::store_scalar(here, space(), address + int64_t(offset) * sizeof(T), -1, T(value));
   }
   // A number, as on a device.
   uint64_t GetPhyAddr(uint32_t offset = 0) const { return uint64_t(address + npusim::bytes_of<T>(offset)); }
