@@ -49,8 +49,7 @@ _PARTS = {
     "": (
         "kernel_basic_intf kernel_common kernel_cube_intf kernel_event kernel_log kernel_macros kernel_operator_intf "
         "kernel_prof_trace_intf kernel_tensor kernel_tensor_impl kernel_tpipe kernel_tpipe_impl kernel_type "
-        "kernel_utils kernel_vec_intf "
-        + " ".join(f"kernel_operator_{name}_intf" for name in _BASIC.split())
+        "kernel_utils kernel_vec_intf " + " ".join(f"kernel_operator_{name}_intf" for name in _BASIC.split())
     ),
 }
 _OF_MATMUL = (

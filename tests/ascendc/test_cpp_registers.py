@@ -130,6 +130,39 @@ def test_int32_is_cast_to_half_by_the_scale(kernel: ascendc.SourceKernel, scale:
         kernel(x, y, np.zeros(8, np.float32), 5, scale)
 
 
+def test_a_cast_by_the_scale_needs_no_memory_and_takes_a_mask(tmp_path: Path) -> None:
+    path = tmp_path / "scaled.cpp"
+    path.write_text("""
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void scaled(GM_ADDR x, GM_ADDR y) {
+  GlobalTensor<int32_t> gx; GlobalTensor<half> gy;
+  gx.SetGlobalBuffer((__gm__ int32_t*)x); gy.SetGlobalBuffer((__gm__ half*)y);
+  TPipe pipe; TBuf<> all;
+  pipe.InitBuffer(all, TOTAL_UB_SIZE);
+  LocalTensor<half> whole = all.Get<half>(), h = whole[256];
+  LocalTensor<int32_t> t = all.Get<int32_t>();
+  Duplicate(whole, half(7), TOTAL_UB_SIZE / 2);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(t, gx, 128);
+  PipeBarrier<PIPE_ALL>();
+  SetDeqScale(half(0.5f));
+  Cast(h, t, RoundMode::CAST_NONE, uint64_t(20), 2, {1, 1, 4, 8});
+  Cast(h[128], t, RoundMode::CAST_NONE, 128);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(gy, whole, TOTAL_UB_SIZE / 2);
+}
+""")
+    x, y = np.arange(-64, 64, dtype=np.int32), np.zeros(192 * 512, np.float16)
+    run = ascendc.compile(path)(x, y, product="910b", outputs=[1])
+    assert run.findings == ()
+    masked = y[256:384].reshape(2, 64)
+    assert np.array_equal(masked[:, :20], x.reshape(2, 64)[:, :20] / 2)
+    assert (masked[:, 20:] == 7).all()
+    assert np.array_equal(y[384:512], x / 2)
+    assert (y[512:] == 7).all()
+
+
 def test_sums_of_repeats_are_added_in_a_register(tmp_path: Path) -> None:
     path = tmp_path / "sums.cpp"
     path.write_text("""

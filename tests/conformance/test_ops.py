@@ -282,6 +282,8 @@ def _prepared(op, instance, rng):
             rows["value"][-1] %= 4  # so that the bit that is changed stays
         else:
             rows["value"][-1] = int(_ordinary(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])
+    if count_form == Op.CAST_DEQ:
+        rows["value"][-1] = 0x3C00  # 1: what is changed shows
     contents = instance.with_planted(_ordinary_memories(rng, instance.memory, instance.l0))
     if count_form == Op.AND_:
         contents[Space.UB][::2] |= 0x10  # the bit that is changed
@@ -319,6 +321,7 @@ def _source_type(op, row, instance, space):
         *ELEMENTWISE,
         *MASKED,
         Op.CAST,
+        Op.CAST_DEQ,
         Op.REDUCE_REPEAT,
         Op.WHOLE_REDUCE_MAX,
         *reductions.OPS,

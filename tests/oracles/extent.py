@@ -291,7 +291,9 @@ def _l0c_to_ub(r):
 
 def _vector(r):
     item = r.item()
-    found = {"dst": (Space.UB, boxes(r.dst, r.count * (r.item("dst_dtype") if r.op == Op.CAST else item)))}
+    found = {
+        "dst": (Space.UB, boxes(r.dst, r.count * (r.item("dst_dtype") if r.op in (Op.CAST, Op.CAST_DEQ) else item)))
+    }
     if r.op != Op.DUPLICATE:
         found["src0"] = Space.UB, boxes(r.src0, r.count * item)
     if "src1" in SPEC_OF_OP[r.op].fields:
@@ -411,7 +413,7 @@ def _trans_data_bytes(r):
 
 _HANDLERS = {
     **named_handlers(globals()),
-    **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),
+    **dict.fromkeys((Op.DUPLICATE, Op.CAST, Op.CAST_DEQ, *ELEMENTWISE), _vector),
     **dict.fromkeys(MASKED, _masked),
     Op.FIXPIPE_QUANT: _fixpipe,
     Op.FIXPIPE_SCALES: _fixpipe,

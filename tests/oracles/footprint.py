@@ -246,7 +246,7 @@ def _l0c_to_ub(row, touched):
 def _vector(row, touched):
     get = lambda name: _field(row, name)  # noqa: E731
     item = ITEM[Data(row["dtype"])]
-    out = ITEM[Data(row["dst_dtype"])] if row["op"] == Op.CAST else item
+    out = ITEM[Data(row["dst_dtype"])] if row["op"] in (Op.CAST, Op.CAST_DEQ) else item
     for i in range(get("count")):
         if row["op"] != Op.DUPLICATE:
             touched.read(Space.UB, get("src0") + i * item, item)
@@ -345,7 +345,7 @@ def _trans_data_bytes(row, touched):
 
 _HANDLERS = {
     **named_handlers(globals()),
-    **dict.fromkeys((Op.DUPLICATE, Op.CAST, *ELEMENTWISE), _vector),
+    **dict.fromkeys((Op.DUPLICATE, Op.CAST, Op.CAST_DEQ, *ELEMENTWISE), _vector),
     **dict.fromkeys(MASKED, _masked),
     Op.FIXPIPE_QUANT: _fixpipe,
     Op.FIXPIPE_SCALES: _fixpipe,

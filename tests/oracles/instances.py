@@ -24,6 +24,7 @@ from npu_sim.program.builder import ProgramBuilder, window
 from npu_sim.program.verify import verify
 from tests.oracles import comparisons, reductions, semantics
 from tests.oracles.data_moves import score_key
+from tests.oracles.int4_casts import random_pairs
 from tests.oracles.masked import random_mask
 from tests.oracles.semantics import FRACTAL, ITEM
 from tests.oracles.tables import CASTS, ELEMENTWISE, MASKED
@@ -573,7 +574,10 @@ def masked(rng, op):
     strides |= {name: (_pick(rng, (0, 1, 1, 5)), _pick(rng, (0, 8, 8, 1, 17))) for name in operands[1:]}
     bases = {name: area * 16384 + int(rng.integers(99)) * 32 for area, name in enumerate(operands)}
     given = {}
-    if "dst_dtype" in spec.fields:
+    if spec.general_form_of == Op.CAST_DEQ:
+        src = given["src_dtype"] = Data.INT32
+        given["dst_dtype"] = Data.FP16
+    elif "dst_dtype" in spec.fields:
         (src, dst), modes = _pick(rng, CASTS[product.arch].items())
         given = {"src_dtype": src, "dst_dtype": dst, "round_mode": RoundMode(_pick(rng, sorted(modes)))}
     else:
@@ -585,7 +589,8 @@ def masked(rng, op):
         given |= {names[name]: bases[name]}
         given |= dict(zip((f"{names[name]}_blk_stride", f"{names[name]}_rep_stride"), strides[name], strict=True))
     if "value" in spec.fields:
-        given["value_bits"] = _scalar_for(rng, spec.general_form_of, src)
+        kind = Data.FP16 if spec.general_form_of == Op.CAST_DEQ else src
+        given["value_bits"] = _scalar_for(rng, spec.general_form_of, kind)
     _set_random_mask(rng, builder)
     getattr(builder, spec.name.lower())(repeat=_pick(rng, (0, 1, 2, 3, 5)), **given)
     return Instance(builder, memory=src)
@@ -975,8 +980,7 @@ def int4_cast(rng, op):
         builder.set_mask_count()
         builder.set_vector_mask(2 * int(rng.integers(300)), 0)
     elif rng.random() < 0.8:
-        pairs = [sum(3 << 2 * at for at in range(32) if rng.random() < share) for share in rng.random(2)]
-        builder.set_vector_mask(*(word - (word >> 63 << 64) for word in pairs))
+        builder.set_vector_mask(*random_pairs(rng))
     is_to = op == Op.CAST_TO_INT4
     modes = [mode for mode in RoundMode if mode != RoundMode.ODD] if is_to else [RoundMode.NONE]
     emit = builder.cast_to_int4 if is_to else builder.cast_from_int4
@@ -988,7 +992,17 @@ def int4_cast(rng, op):
     return Instance(builder, memory=Data.FP16)
 
 
+def cast_deq(rng):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED, TRAINING)))
+    builder.cast_deq(
+        dst=32768 + int(rng.integers(99)) * 32, src=int(rng.integers(99)) * 32, src_dtype=Data.INT32,
+        dst_dtype=Data.FP16, count=int(rng.integers(300)), value_bits=_scalar_for(rng, Op.CAST_DEQ, Data.FP16),
+    )  # fmt: skip
+    return Instance(builder, memory=Data.INT32)
+
+
 GENERATORS = {
+    Op.CAST_DEQ: cast_deq,
     Op.DATA_COPY: data_copy,
     Op.ND2NZ: nd2nz,
     Op.LOAD_2D: load_2d,
@@ -1042,6 +1056,7 @@ RESULT_TYPE_FIELD = {
     Op.L0C_TO_UB: "dst_dtype",
     **dict.fromkeys((*ELEMENTWISE, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, Op.DATA_COPY_PAD, *reductions.OPS), "dtype"),
     Op.CAST: "dst_dtype",
+    Op.CAST_DEQ: "dst_dtype",
     **{op: "dst_dtype" if "dst_dtype" in spec.fields else "dtype" for op, spec in MASKED.items()},
 }
 """Where the row names the type of the elements it computes; other instructions only move bits, Mmad makes floats."""

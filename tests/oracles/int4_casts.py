@@ -14,6 +14,12 @@ from tests.oracles.byte_ranges import boxes, join
 UB = Space.UB
 
 
+def random_pairs(rng):
+    """Return a random mask in halves, with sign, whose lanes come in pairs."""
+    words = [sum(3 << 2 * at for at in range(32) if rng.random() < share) for share in rng.random(2)]
+    return tuple(word - (word >> 63 << 64) for word in words)
+
+
 def _lanes(row):
     """Yield (repeat, active lanes) of 128."""
     if int(row["mode"]) & Mode.COUNTER:

@@ -822,6 +822,16 @@ def cast(row, machine, saturate):
     machine.store(Space.UB, int(row["dst"]), result)
 
 
+@np.errstate(all="ignore")
+def cast_deq(row, machine, saturate):
+    data = machine.load(Space.UB, int(row["src0"]), 4 * int(row["count"])).view(np.int32)
+    scale = np.array([int(row["value"]) % 2**16], np.uint16).view(np.float16).astype(np.float64)
+    # 24 bits times 11 are exact in double
+    products = (data.astype(np.float32).astype(np.float64) * scale).astype(np.float32)
+    result = encode_float(products.astype(np.float64), Data.FP16, "RINT", saturate)
+    machine.store(Space.UB, int(row["dst"]), result)
+
+
 def masked(row, machine, saturate):
     """Repeat after repeat: the count form on copies of the active lanes, one behind the other."""
     items = items_of(row)
@@ -877,6 +887,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.MULS: muls,
         Op.ADDS: adds,
         Op.CAST: cast,
+        Op.CAST_DEQ: cast_deq,
         Op.DATA_COPY_PAD: data_copy_pad,
         Op.REDUCE_REPEAT: reduce_repeat,
         Op.WHOLE_REDUCE_MAX: whole_reduce_max,

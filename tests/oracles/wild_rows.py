@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa import emit
 from npu_sim.isa.op import C220, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import INSTR, LIST_FIELDS, LIST_LENGTH, ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory, allocated_bytes
-from tests.oracles import reductions
+from tests.oracles import int4_casts, reductions
 from tests.oracles.extent import UndefinedRowError, extents
 from tests.oracles.masked import emit_masked, random_mask
 from tests.oracles.tables import CASTS, DST_DTYPES, DTYPES, ELEMENTWISE, MASKED, PATHS, RANGES
@@ -353,11 +354,14 @@ def _masked(op):
     def write(w, row):
         names = ("dst", "src0", "src1")
         casts = w._pick(list(CASTS[w.arch]))
+        mode = w._pick(CASTS[w.arch][casts])
+        if MASKED[op].general_form_of == Op.CAST_DEQ:
+            casts = Data.INT32, Data.FP16
         dtype = Data.NONE if "dst_dtype" in MASKED[op].fields else w._dtype(op)
         emit_masked(
             row, op, dtype=dtype, value=w._value(), addresses=dict.fromkeys(names, 0), repeat=w._size(60),
             blk={name: 1 + w._size(4) for name in names}, rep={name: w._size(40) for name in names},
-            casts=(*casts, w._pick(CASTS[w.arch][casts])),
+            casts=(*casts, mode),
         )  # fmt: skip
         row["mask_low"], row["mask_high"] = random_mask(w.rng)
         if w.rng.integers(4) == 0:
@@ -373,6 +377,22 @@ def _duplicate(w, row):
 def _cast(w, row):
     src, dst = w._pick(list(CASTS[w.arch]))
     emit.emit_cast(row, 0, 0, 0, src, dst, w._pick(CASTS[w.arch][src, dst]), w._size(9000), 0, 0)
+
+
+def _cast_deq(w, row):
+    emit.emit_cast_deq(row, 0, 0, 0, Data.INT32, Data.FP16, w._size(9000), w._value(), 0, 0)
+
+
+def _int4_cast(op):
+    def write(w, row):
+        mode = (
+            w._pick([mode for mode in RoundMode if mode != RoundMode.ODD]) if op == Op.CAST_TO_INT4 else RoundMode.NONE
+        )
+        steps = 1 + w._size(4), w._size(4), w._size(40), w._size(40)
+        SPEC_OF_OP[op].emit(row, 0, 0, 0, mode, w._size(60), *steps, 0, 0)
+        row["mask_low"], row["mask_high"] = int4_casts.random_pairs(w.rng)
+
+    return write
 
 
 def _data_copy_pad(w, row):
@@ -561,6 +581,8 @@ _EMITTERS = {
     Op.L0C_TO_UB: _l0c_to_ub,
     Op.DUPLICATE: _duplicate,
     Op.CAST: _cast,
+    Op.CAST_DEQ: _cast_deq,
+    **{op: _int4_cast(op) for op in int4_casts.RUN},
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
     **{op: _masked(op) for op in MASKED},
     Op.DATA_COPY_PAD: _data_copy_pad,

@@ -6,7 +6,7 @@ import pytest
 from npu_sim.isa import emit, footprint
 from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
-from tests.oracles import data_moves, instances, reductions
+from tests.oracles import data_moves, instances, int4_casts, reductions
 from tests.oracles.extent import extents
 from tests.oracles.footprint import touched_bytes
 from tests.oracles.masked import emit_masked, random_mask
@@ -307,13 +307,18 @@ def _cast(rng, rows):
     )
 
 
+def _cast_deq(rng, rows):
+    types = _pick(rng, HALF_SINGLE), _pick(rng, HALF_SINGLE)
+    emit.emit_cast_deq(rows, 0, 64, 640, *types, int(rng.integers(0, 70)), 0, 1, 2)
+
+
 TABLES = (Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES, Op.MMAD_BIAS, Op.LOAD_BIAS, Op.LOAD_SCALES)
 COMPARISONS = (Op.COMPARE, Op.COMPARE_SCALAR, Op.SELECT, Op.SELECT_SCALAR)
 GENERATORS = {
     **named_handlers(globals()),
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
     **{op: _masked(op) for op in MASKED},
-    **{op: _legal(op) for op in (*data_moves.RUN, *reductions.OPS, *COMPARISONS, *TABLES)},
+    **{op: _legal(op) for op in (*data_moves.RUN, *int4_casts.RUN, *reductions.OPS, *COMPARISONS, *TABLES)},
 }
 NO_MEMORY = {
     Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,

@@ -86,6 +86,7 @@ def _legal(op, arch):
         Op.GATHER: lambda: emit.emit_gather(rows, 0, 0, 64, 128, 64, half, 16, 0, 0),
         Op.GATHER_MASKED: lambda: emit.emit_gather_masked(rows, 0, 0, 1024, 2048, 64, half, 1, 8, 0, 0),
         Op.COPY: lambda: emit.emit_copy(rows, 0, 0, 1024, half, 2, 1, 1, 8, 8, 0, 0),
+        Op.CAST_DEQ: lambda: emit.emit_cast_deq(rows, 0, 0, 64, Data.INT32, half, 16, 0x3C00, 0, 0),
         Op.CAST_TO_INT4: lambda: emit.emit_cast_to_int4(rows, 0, 0, 1024, RoundMode.RINT, 2, 1, 1, 2, 8, 0, 0),
         Op.CAST_FROM_INT4: lambda: emit.emit_cast_from_int4(rows, 0, 0, 1024, RoundMode.NONE, 2, 1, 1, 8, 2, 0, 0),
         Op.SCATTER: lambda: emit.emit_scatter(rows, 0, 0, 64, 128, 64, half, 16, 0, 0),
@@ -107,7 +108,8 @@ def _legal(op, arch):
         spec.emit(rows, 0, 0, *(32, 64)[: spec.inputs], _type_of(spec), 16, *value, 0, 0)
     elif op in MASKED:
         names = ("dst", "src0", "src1")
-        casts = (half, Data.FP32, RoundMode.NONE)
+        is_scaled = MASKED[op].general_form_of == Op.CAST_DEQ
+        casts = (Data.INT32, half, 0) if is_scaled else (half, Data.FP32, RoundMode.NONE)
         emit_masked(
             rows, op, dtype=_type_of(MASKED[op]), value=0, addresses={"dst": 0, "src0": 8192, "src1": 16384}, repeat=2,
             casts=casts, blk=dict.fromkeys(names, 1), rep=dict.fromkeys(names, 8),

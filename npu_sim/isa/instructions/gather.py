@@ -47,7 +47,8 @@ emit_gather = vector_emitter(
     """Gather: dst[i] is the element ``src1[i]`` bytes behind ``src0``, for ``count`` elements of 16 or 32 bits.
 
 ``src1`` holds uint32, multiples of the bytes of an element. ``src_bytes``: how far behind ``src0`` they may reach, in
-bytes; an offset beyond ends the run. srcBaseAddr of Gather is part of ``src0`` here.""",
+bytes; an offset beyond ends the run. srcBaseAddr of Gather is part of ``src0`` here. ASSUMED: ``src0`` may be any
+element; the page has the tensor begin with a block of 32 bytes, and published kernels for A2 do not.""",
 )
 
 

@@ -2,15 +2,6 @@
 #pragma once
 #include "npusim/vector.h"
 
-namespace npusim {
-// Where Gather begins: of a tensor that begins with a block, at any of its elements.
-template <class T> inline int64_t gathered(Here here, const AscendC::LocalTensor<T>& src, uint32_t base) {
-  int64_t address = in_ub(here, src, "Gather");
-  if (address % 32) refuse(here, "Gather src must begin at a multiple of 32 bytes, not %lld", (long long)address);
-  return address + base;
-}
-}  // namespace npusim
-
 namespace AscendC {
 
 struct BrcbRepeatParams {
@@ -36,7 +27,7 @@ template <class T>
 inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint32_t>& offset,
                    const uint32_t base, const uint32_t count, Here here = Here::now()) {
   if (!npusim::has_vector()) return;
-  npusim::emit_gather(here, npusim::in_ub(here, dst, "Gather"), npusim::gathered(here, src, base),
+  npusim::emit_gather(here, npusim::in_ub(here, dst, "Gather"), npusim::in_ub(here, src, "Gather") + base,
                       npusim::in_ub(here, offset, "Gather"), int64_t(src.bytes) - base, npusim::moved<T>(), count);
 }
 #endif
@@ -48,7 +39,7 @@ inline void Gather(const LocalTensor<T>& dst, const LocalTensor<T>& src, const L
                      Here here = Here::now()) {                                                                      \
     if (!npusim::has_vector()) return;                                                                               \
     npusim::bring_mask(here, true, mask);                                                                            \
-    npusim::emit_gather_masked(here, npusim::in_ub(here, dst, "Gather"), npusim::gathered(here, src, base),          \
+    npusim::emit_gather_masked(here, npusim::in_ub(here, dst, "Gather"), npusim::in_ub(here, src, "Gather") + base,  \
                                npusim::in_ub(here, offset, "Gather"), int64_t(src.bytes) - base,                     \
                                npusim::moved<T>(), repeats, step);                                                   \
   }

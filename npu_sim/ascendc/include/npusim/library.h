@@ -185,7 +185,15 @@ template <class T, int32_t dims, int32_t axis>
 inline void broadcast_any(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
                           const LocalTensor<T>& src, const uint32_t to[], const uint32_t from[]) {
   if constexpr (sizeof(T) > 1) {
-    broadcast<T, dims, axis>(here, given, dst, src, to, from);
+    uint32_t count = 1, elements = 1;
+    for (int i = 0; i < dims; i++) count *= to[i], elements *= from[i];
+    if (elements != 1) return broadcast<T, dims, axis>(here, given, dst, src, to, from);
+    if (!has_vector()) return;
+    T value;  // rows need be no whole blocks then
+    look(here, src, 1, &value);
+    let_go(here);
+    AscendC::Duplicate(dst, value, int32_t(count), here);
+    barrier(here, pipe::V);
   } else {
     using Byte = std::conditional_t<std::is_same_v<T, int8_t>, int8_t, uint8_t>;
     using Word = int16_t;

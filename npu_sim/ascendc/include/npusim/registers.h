@@ -76,28 +76,6 @@ template <class T> inline void GetReduceMaxMinCount(T& value, Here here = Here::
 
 inline void SetDeqScale(half scale, Here = Here::now()) { npusim::self->scale = float(scale); }
 
-// int32_t to half, times the scale: float(x) * scale in float, then rounded. ASSUMED: it takes the time of the casts and the
-// product that it is made of.
-inline void Cast(const LocalTensor<half>& dst, const LocalTensor<int32_t>& src, const RoundMode&, const uint32_t count,
-                 Here here = Here::now()) {
-  if (!npusim::has_vector()) return;
-  float scale = npusim::self->scale;
-  if (scale != scale) npusim::refuse(here, "Cast of int32_t to half must come behind SetDeqScale");
-  int64_t area = npusim::temporary_area(here);
-  for (uint32_t at = 0; at < count; at += npusim::SCALED_AT_ONCE) {
-    uint32_t some = count - at < npusim::SCALED_AT_ONCE ? count - at : uint32_t(npusim::SCALED_AT_ONCE);
-    LocalTensor<float> single(TPosition::VECCALC, uint32_t(area), some);
-    Cast(single, src[at], RoundMode::CAST_RINT, some, here);
-    npusim::barrier(here, npusim::pipe::V);
-    if (scale != 1) {
-      Muls(single, single, scale, int32_t(some), here);
-      npusim::barrier(here, npusim::pipe::V);
-    }
-    Cast(dst[at], single, RoundMode::CAST_NONE, some, here);
-    npusim::barrier(here, npusim::pipe::V);
-  }
-}
-
 template <class T, TPosition P> inline bool PopStackBuffer(LocalTensor<T>& tensor, Here here = Here::now()) {
   TPipe* pipe = GetTPipePtr();
   if (!pipe) npusim::refuse(here, "PopStackBuffer must come behind a TPipe");

@@ -7,6 +7,15 @@ namespace npusim {
 // The machine's codes put RINT first.
 inline int64_t rounding(AscendC::RoundMode mode) { return mode == AscendC::RoundMode::CAST_NONE ? 6 : int64_t(mode) - 1; }
 
+// int32_t to half is a cast with the scale of SetDeqScale.
+template <class T, class U>
+inline constexpr bool takes_scale = std::is_same_v<T, half> && std::is_same_v<U, int32_t>;
+inline int64_t deq_scale(Here here) {
+  float scale = self->scale;
+  if (scale != scale) refuse(here, "Cast of int32_t to half must come behind SetDeqScale");
+  return bits_of(half(scale)) & 0xFFFF;
+}
+
 #ifdef NPUSIM_HAS_CAST_TO_INT4
 template <class T, class U>
 inline void cast_int4(Here here, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<U>& src,
@@ -39,6 +48,9 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
       npusim::cast_int4(here, dst, src, mode, 1,
                         {1, 1, uint8_t(npusim::is_int4<T> ? 2 : 8), uint8_t(npusim::is_int4<T> ? 8 : 2)});
     });
+  else if constexpr (npusim::takes_scale<T, U>)
+    npusim::emit_cast_deq(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"),
+                          npusim::number<U>(), npusim::number<T>(), count, npusim::deq_scale(here));
   else
     npusim::emit_cast(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"), npusim::number<U>(),
                       npusim::number<T>(), npusim::rounding(mode), count);
@@ -92,6 +104,10 @@ NPUSIM_DUPLICATE_UNDER(const uint64_t*)
     npusim::bring_mask(here, set_mask, mask);                                                                        \
     if constexpr (npusim::is_int4<T> || npusim::is_int4<U>)                                                          \
       npusim::cast_int4(here, dst, src, mode, repeats, p);                                                           \
+    else if constexpr (npusim::takes_scale<T, U>)                                                                    \
+      npusim::emit_cast_deq_masked(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"),         \
+                                   npusim::number<U>(), npusim::number<T>(), repeats, p.dstBlkStride,                \
+                                   p.srcBlkStride, p.dstRepStride, p.srcRepStride, npusim::deq_scale(here));         \
     else                                                                                                             \
       npusim::emit_cast_masked(here, npusim::in_ub(here, dst, "Cast"), npusim::in_ub(here, src, "Cast"),             \
                                npusim::number<U>(), npusim::number<T>(), npusim::rounding(mode), repeats,            \
