@@ -111,8 +111,10 @@ def footprint(row, out):
 
 
 @jit
-def _set_bits(row, ub, elements):
-    """Return how many elements the bits of all repeats mark."""
+def _all_marked(row, ub, elements):
+    """Return how many elements of all repeats are marked."""
+    if row["pattern"] != 0:
+        return _marked(row["pattern"], elements) * np.int64(row["repeat"])
     found = np.int64(0)
     for r in range(np.int64(row["repeat"])):
         bits = np.int64(row["src1"]) + r * np.int64(row["src1_rep_stride"]) * BLOCK
@@ -127,7 +129,7 @@ def run(row, ub):
     item, pattern = np.int64(item_bytes(row["dtype"])), row["pattern"]
     if (item != 2 and item != 4) or pattern < 0 or pattern > ALL:
         return False
-    if pattern == 0 and row["dst_bytes"] > 0 and _set_bits(row, ub, _elements(row, item)) * item > row["dst_bytes"]:
+    if row["dst_bytes"] > 0 and _all_marked(row, ub, _elements(row, item)) * item > row["dst_bytes"]:
         return False
     per_block = BLOCK // item
     target = np.int64(row["dst"])
