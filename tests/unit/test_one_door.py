@@ -32,7 +32,7 @@ def _nothing_runs(monkeypatch, tmp_path):
     chip = get_product("910b")
     launch = plan_case(case_of_shape((1, 1, 2, 2), (1, 1, 1, 1)), chip, 0).calls.launches[0]
     bounds = bound_launch(launch, chip)
-    monkeypatch.setattr("ops.studies.calls.planned._KNOWN.of", lambda launch, chip, options: bounds)
+    monkeypatch.setattr("ops.studies.calls.planned.KNOWN.of", lambda launch, chip, options: bounds)
     monkeypatch.setattr("ops.studies.effort.count_rows", lambda launches, budget: (0, True))
     for engine, found in (("verify_launches", ()), ("run_buffers", ()), ("run_hazards", ())):
         monkeypatch.setattr(f"ops.studies.checking.{engine}", lambda *_, found=found, **options: found)

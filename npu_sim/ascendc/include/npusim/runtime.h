@@ -524,8 +524,8 @@ inline void on_signal(int number, siginfo_t* info, void*) {
     snprintf(control->text, TEXT_BYTES, "its stack of %d KiB overflowed", int(STACK_BYTES >> 10));
   else if (number == SIGSEGV && uint64_t(at) < uint64_t(control->ub_bytes))
     snprintf(control->text, TEXT_BYTES,
-             "%s: it touched %p, which may be an address in UB: loads and stores through pointers are modelled in global "
-             "memory alone, GetValue and SetValue in UB too",
+             "%s: it touched memory at %p, which is not its own; if that is a place in UB: there GetValue and SetValue "
+             "are modelled, loads and stores through pointers are not",
              name, info->si_addr);
   else if (number == SIGSEGV || number == SIGBUS)
     snprintf(control->text, TEXT_BYTES, "%s: it touched memory at %p, which is not its own", name, info->si_addr);
