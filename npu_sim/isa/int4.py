@@ -17,7 +17,7 @@ from npu_sim.isa.cost_rates import fits
 from npu_sim.isa.cost_vector import block_conflicts
 from npu_sim.isa.footprint_boxes import BLOCK, NO_FOOTPRINT, NONE, ONCE, READ, WRITE
 from npu_sim.isa.instruction import BYTE, DEVKIT, WORD, Index, Range, Rows
-from npu_sim.isa.mask import boxes_of_mask, elements_of, is_counter, leading, masked_boxes
+from npu_sim.isa.mask import boxes_of_mask, elements_of, is_counter, leading, masked_boxes, repeats_of
 from npu_sim.isa.masked import masked_occupancy
 from npu_sim.units import REPEAT_BYTES
 
@@ -76,6 +76,13 @@ def footprint_from(row: Any, out: np.ndarray) -> Int:
     """Lanes of the bytes that are read, and of half."""
     count = _boxes(row, out, NONE, READ, row["src0"], row["src_blk_stride"], row["src_rep_stride"])
     return masked_boxes(out, count, WRITE, row["dst"], HALF, HALF, row["dst_blk_stride"], row["dst_rep_stride"], row)
+
+
+@jit
+def repeats_that_differ(row: Any) -> Int:
+    """Return how many repeats there are; of billions of elements in one place the first does what all do."""
+    repeats = repeats_of(row, LANES)
+    return repeats if row["dst_rep_stride"] | row["src_rep_stride"] != 0 else min(repeats, np.int64(1))
 
 
 @jit

@@ -312,14 +312,18 @@ def _masked(r):
     if r.mode & Mode.COUNTER:
         full, tail = divmod(r.mask_low % 2**32, lanes)
         patterns = [(0, full, range(lanes)), (full, 1, range(tail))]
-        if r.op == Op.COPY:
-            patterns = [(0, r.repeat, range(r.mask_low % 2**32))]
     found = {}
     for name, item in items.items():
         prefix = {"dst": "dst", "src0": "src", "src1": "src1"}[name]
         blk, rep = getattr(r, f"{prefix}_blk_stride"), getattr(r, f"{prefix}_rep_stride")
         if not 0 <= blk | rep < 2**16:
             raise UndefinedRowError(f"strides {blk} and {rep}")
+        if r.op == Op.COPY and r.mode & Mode.COUNTER:  # the elements of each repeat
+            blocks, rest = divmod(r.mask_low % 2**32 * item, 32)
+            first, repeats = getattr(r, name), (r.repeat, 32 * rep)
+            whole = boxes(first, 32, (blocks, 32 * blk), repeats)
+            found[name] = Space.UB, join(whole, boxes(first + blocks * 32 * blk, rest, repeats))
+            continue
         ends = []
         for first, repeats, active in patterns:
             for lane in active:

@@ -21,9 +21,10 @@ from npu_sim.isa.int4 import (
     cost,
     footprint_from,
     half_at,
+    repeats_that_differ,
 )  # fmt: skip
 from npu_sim.isa.int4 import check as check_masks
-from npu_sim.isa.mask import block_bits, mask_of_repeat, repeats_of
+from npu_sim.isa.mask import block_bits, mask_of_repeat
 from npu_sim.isa.vector_values import write_element
 
 OP = 245
@@ -40,7 +41,7 @@ emit_cast_from_int4 = masked_emitter(
 @jit
 def run(row, ub):
     """Every value is one of half."""
-    for r in range(repeats_of(row, LANES)):
+    for r in range(repeats_that_differ(row)):
         low, high = mask_of_repeat(row, r, LANES)
         for lane in range(LANES):
             if block_bits(low, high, lane, 1) == 0:

@@ -21,9 +21,10 @@ from npu_sim.isa.int4 import (
     cost,
     footprint_to,
     half_at,
+    repeats_that_differ,
 )  # fmt: skip
 from npu_sim.isa.int4 import check as check_masks
-from npu_sim.isa.mask import block_bits, mask_of_repeat, repeats_of
+from npu_sim.isa.mask import block_bits, mask_of_repeat
 from npu_sim.isa.vector_values import read_element
 
 OP = 244
@@ -42,7 +43,7 @@ emit_cast_to_int4 = masked_emitter(
 @jit
 def run(row, ub, config):
     """Round as to int8, then clamp."""
-    for r in range(repeats_of(row, LANES)):
+    for r in range(repeats_that_differ(row)):
         low, high = mask_of_repeat(row, r, LANES)
         for lane in range(LANES):
             if block_bits(low, high, lane, 1) == 0:
