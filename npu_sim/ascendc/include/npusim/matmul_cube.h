@@ -317,10 +317,16 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     if (rest.bytes) pipe.InitBuffer(whole, rest.bytes, here);
   }
 
-  // L0A and L0B are filled in turns; the flags of both halves are set when a TPipe opens.
+  // L0A and L0B are filled in turns; the flags of both halves are set when a TPipe opens. An object that takes them as a
+  // whole waits for both halves: the object before may have had two.
   void take_half(Here here) {
     half_ = halves_ == 2 ? 1 - half_ : 0;
     wait_flag(here, HardEvent::M_MTE1, half_);
+    if (halves_ == 1) wait_flag(here, HardEvent::M_MTE1, 1);
+  }
+  void leave_half(Here here) {
+    set_flag(here, HardEvent::M_MTE1, half_);
+    if (halves_ == 1) set_flag(here, HardEvent::M_MTE1, 1);
   }
 
   void multiply(Here here, const AscendC::LocalTensor<Sum<A>>& into, int64_t rows, int64_t n, int64_t k, bool starts,
@@ -336,7 +342,7 @@ template <class A, class B, class C, class Bias> class CubeProduct {
       emit_mmad(here, into.address, a, b, number<A>(), rows, n, k, (starts ? mode::INIT : 0) | align);
     }
     if (rows * n < MMAD_BARRIER) emit_pipe_barrier(here, pipe::M);
-    set_flag(here, HardEvent::M_MTE1, half_);
+    leave_half(here);
   }
 
   // Part of an operand in L0: lines [line, line + lines) of `all_lines`, k alike, by panels of so many of each.
