@@ -16,6 +16,7 @@ _COUNT_FORMS = {
     ("dst", "src0", "src1", "dtype", "count"): "NPUSIM_TWO",
     ("dst", "src", "dtype", "count"): "NPUSIM_ONE",
     ("dst", "src", "dtype", "count", "value_bits"): "NPUSIM_SCALAR",
+    ("dst", "src0", "src1", "src_dtype", "dst_dtype", "count"): "NPUSIM_CASTING",
 }
 """Macro of `npusim/families.h` that makes the public functions, by the operands of the emitter."""
 
@@ -23,8 +24,10 @@ _BITWISE = frozenset({"And", "Or"})
 """Instructions whose counts are of elements of 16 bits, whatever the type."""
 _KINDS = dict.fromkeys(("And", "Or", "Not"), "moved") | dict.fromkeys(("ShiftLeft", "ShiftRight"), "shifted")
 """Instructions that take any element type of the size, and those that are another one for types without a sign."""
-_OF_OTHERS = frozenset({"ShiftLeftLogical", "ShiftRightLogical"})
+_OF_OTHERS = frozenset({"SHIFT_LEFT_LOGICAL", "SHIFT_RIGHT_LOGICAL", "MUL_ADD_DST_MIXED"})
 """Instructions that have no public name of their own."""
+_ALSO = {"MulAddRelu": ("FusedMulAddRelu",)}
+"""Further public names of an instruction."""
 
 _ASCENDC_NAMES = tuple(
     """
@@ -73,10 +76,11 @@ def vector_header(own: frozenset[str]) -> str:
 def _families() -> Iterator[tuple[str, str]]:
     for instruction in OPS:
         macro = _COUNT_FORMS.get(tuple(operands(instruction.emit)))
-        if macro is not None and instruction.pipes == (Pipe.V,) and instruction.api not in _OF_OTHERS:
+        if macro is not None and instruction.pipes == (Pipe.V,) and instruction.name not in _OF_OTHERS:
             kind = _KINDS.get(instruction.api, "number")
             counted = "halves" if instruction.api in _BITWISE else kind
-            text = f"{macro}({instruction.api}, {instruction.name.lower()}, {counted})"
-            if instruction.masked is not None:
-                text += f"\n{macro}_MASKED({instruction.api}, {instruction.masked.name.lower()}, {kind})"
-            yield instruction.api, text
+            for name in (instruction.api, *_ALSO.get(instruction.api, ())):
+                text = f"{macro}({name}, {instruction.name.lower()}, {counted})"
+                if instruction.masked is not None:
+                    text += f"\n{macro}_MASKED({name}, {instruction.masked.name.lower()}, {kind})"
+                yield name, text

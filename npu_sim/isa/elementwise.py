@@ -74,7 +74,7 @@ _FOOTPRINTS = {
 
 
 @cache
-def _parameter(cycles: Cycles) -> Any:
+def parameter(cycles: Cycles) -> Any:
     """Return a jitted function of the cost record that gives ``cycles``."""
     if isinstance(cycles, int):
 
@@ -93,7 +93,7 @@ def _parameter(cycles: Cycles) -> Any:
 
 @cache
 def _cost(call: Cycles, step: Cycles) -> Any:
-    call_cycles, step_millicycles = _parameter(call), _parameter(step)
+    call_cycles, step_millicycles = parameter(call), parameter(step)
 
     @jit
     def cost(row: Any, cost: Any) -> Any:
@@ -105,7 +105,7 @@ def _cost(call: Cycles, step: Cycles) -> Any:
 
 @cache
 def _cost_by_banks(call: Cycles) -> Any:
-    call_cycles = _parameter(call)
+    call_cycles = parameter(call)
 
     @jit
     def cost(row: Any, cost: Any) -> Any:
@@ -173,7 +173,7 @@ def elementwise(
     reads_dst = "dst" in order
     masked = masked_form(
         name, op, len(sources), documentation, dtypes=dtypes, tail=" ".join(value), accumulates=accumulates,
-        cost=masked_cost(_parameter(call), None if by_banks else _parameter(step), len(sources)),
+        cost=masked_cost(parameter(call), None if by_banks else parameter(step), len(sources)),
         reads_dst=reads_dst, value_check=_check_amount if is_amount else None,
     )  # fmt: skip
     parameters = " ".join(("dst", *(["src0", "src1"] if two else ["src=src0"]), "dtype count", *value))
@@ -186,6 +186,7 @@ def elementwise(
         check=_check_amount if is_amount else None,
         unit="vector",
         footprint=_FOOTPRINTS[len(sources), reads_dst],
+        reads_dst=reads_dst,
         run=None,
         elementwise=Elementwise(
             floats=floats,

@@ -33,7 +33,7 @@ _WORDS = 3 * REPEAT_BYTES // 4
 
 def _reads_dst(instruction: Instruction) -> bool:
     count_form = SPEC_OF_OP.get(instruction.general_form_of)
-    return count_form is not None and count_form.elementwise is not None and "dst" in count_form.elementwise.order
+    return count_form is not None and count_form.reads_dst
 
 
 _READS_DST = by_opcode(_reads_dst, dtype=np.bool_)
@@ -100,7 +100,7 @@ def run_general_form(
             take(ub, at, item, lanes, np.int64(row["src1_blk_stride"]), low, high, y)
         if _READS_DST[op]:
             at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
-            take(ub, at, item, lanes, np.int64(row["dst_blk_stride"]), low, high, dst)
+            take(ub, at, result_item, lanes, np.int64(row["dst_blk_stride"]), low, high, dst)
         if not _run_count_form(
             rows, gm, l1, l0a, l0b, l0c, copies, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, addresses
         ):

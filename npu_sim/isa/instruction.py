@@ -192,6 +192,8 @@ class Instruction:
         the machine does not compute with. None: `elementwise` says what it computes, or, of a general form, what the
         count form makes of the active lanes of each repeat (`isa.general_form`).
     elementwise : Elementwise, optional
+    reads_dst : bool
+        Of a count form: whether what the result replaces is an operand.
     masked : Instruction or None
         The general form of an instruction whose record is that of the count form (`isa.masked`).
     general_form_of : int
@@ -239,6 +241,7 @@ class Instruction:
     footprint: Any = touches_nothing
     run: Any = changes_nothing
     elementwise: Elementwise | None = None
+    reads_dst: bool = False
     masked: Instruction | None = None
     general_form_of: int = 0
     cost: Any = only_issues

@@ -180,7 +180,9 @@ def masked_form(
     sources: int,
     documentation: str,
     *,
+    api: str = "",
     dtypes: Mapping[str, frozenset[Data]],
+    dst_dtypes: Mapping[str, frozenset[Data]] | None = None,
     cost: Any,
     parameters: str = "dtype repeat",
     tail: str = "",
@@ -196,15 +198,15 @@ def masked_form(
     Parameters
     ----------
     name : str
-        Name in Ascend C.
+        Name in Ascend C, or of the count form's emitter without ``emit_``.
     op : int
         Opcode of the count form.
     sources : int
         Vectors it reads, 0 to 2.
     documentation : str
         What it does to an element, for its emitter.
-    dtypes, cost, defaults
-        See `Instruction`.
+    api, dtypes, dst_dtypes, cost, defaults
+        See `Instruction`; ``api`` is the name if none is given.
     parameters, tail : str
         Operands of the emitter behind the addresses, and behind the strides.
     footprint : jitted function, optional
@@ -224,7 +226,7 @@ def masked_form(
         own_name,
         op + GENERAL,
         f"{addresses} {parameters} {_STRIDES[sources]} {tail}",
-        f"{name}: {documentation}\n\n{_FORM}",
+        f"{api or name}: {documentation}\n\n{_FORM}",
     )
     width = BYTE if sources == 2 else WORD
     strides: tuple[Range, ...] = tuple(
@@ -238,11 +240,12 @@ def masked_form(
 
     unit_strides = {field.partition("=")[0]: 1 if "blk" in field else 8 for field in _STRIDES[sources].split()}
     return Instruction(
-        api=name,
+        api=api or name,
         emit=emit,
-        source=f"{DEVKIT}{name}, mask style; general description of vector computation",
+        source=f"{DEVKIT}{api or name}, mask style; general description of vector computation",
         ranges=(("repeat", 0, BYTE), *strides),
         dtypes=dtypes,
+        dst_dtypes=dst_dtypes or {},
         unit="vector",
         footprint=footprint or _FOOTPRINTS[sources, reads_dst],
         run=None,

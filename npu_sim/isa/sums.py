@@ -34,6 +34,8 @@ def _rectified(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(total) | (total > 0), total, 0)
 
 
+CALL, STEP = 30, 6000
+"""Cycles of a call, and thousandths of them of a repeat."""
 SUM = Elementwise(floats=_sum, reference=np.add)
 RECTIFIED_SUM = Elementwise(floats=_rectified_sum, reference=_rectified)
 
@@ -49,6 +51,6 @@ def sum_with_product(name: str, op: int, operands: Operands, documentation: str,
         reference=np.multiply,
         then=then,
         dtypes=dict.fromkeys((M200, C220), FLOATS),
-        call=30,
-        step=6000,
+        call=CALL,
+        step=STEP,
     )

@@ -21,7 +21,7 @@ from npu_sim.isa.row import INSTR, LIST_FIELDS, ROW_BYTES, empty_rows
 from npu_sim.products.cost import cost_record
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.disassemble import disassemble
-from tests.oracles import comparisons, reductions, semantics
+from tests.oracles import comparisons, conversions, reductions, semantics
 from tests.oracles.data_moves import BY_DATA
 from tests.oracles.instances import A2, GENERATORS, SHIFTS, SIZES, Emulated, candidates, one_of_each
 from tests.oracles.masked import reads_result
@@ -282,7 +282,7 @@ def _prepared(op, instance, rng):
             rows["value"][-1] %= 4  # so that the bit that is changed stays
         else:
             rows["value"][-1] = int(_ordinary(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])
-    if count_form == Op.CAST_DEQ:
+    if count_form in conversions.TYPES and "value" in SPEC_OF_OP[op].fields:
         rows["value"][-1] = 0x3C00  # 1: what is changed shows
     contents = instance.with_planted(_ordinary_memories(rng, instance.memory, instance.l0))
     if count_form == Op.AND_:
@@ -321,7 +321,7 @@ def _source_type(op, row, instance, space):
         *ELEMENTWISE,
         *MASKED,
         Op.CAST,
-        Op.CAST_DEQ,
+        *conversions.TYPES,
         Op.REDUCE_REPEAT,
         Op.WHOLE_REDUCE_MAX,
         *reductions.OPS,

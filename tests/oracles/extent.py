@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product as pairs
 
 from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
-from tests.oracles import comparisons, data_moves, int4_casts, reductions
+from tests.oracles import comparisons, conversions, data_moves, int4_casts, reductions
 from tests.oracles.byte_ranges import boxes, join
 from tests.oracles.footprint import ITEM
 from tests.oracles.tables import ELEMENTWISE, MASKED, named_handlers
@@ -292,7 +292,10 @@ def _l0c_to_ub(r):
 def _vector(r):
     item = r.item()
     found = {
-        "dst": (Space.UB, boxes(r.dst, r.count * (r.item("dst_dtype") if r.op in (Op.CAST, Op.CAST_DEQ) else item)))
+        "dst": (
+            Space.UB,
+            boxes(r.dst, r.count * (r.item("dst_dtype") if "dst_dtype" in SPEC_OF_OP[r.op].fields else item)),
+        )
     }
     if r.op != Op.DUPLICATE:
         found["src0"] = Space.UB, boxes(r.src0, r.count * item)
@@ -417,7 +420,7 @@ def _trans_data_bytes(r):
 
 _HANDLERS = {
     **named_handlers(globals()),
-    **dict.fromkeys((Op.DUPLICATE, Op.CAST, Op.CAST_DEQ, *ELEMENTWISE), _vector),
+    **dict.fromkeys((Op.DUPLICATE, Op.CAST, *conversions.TYPES, *ELEMENTWISE), _vector),
     **dict.fromkeys(MASKED, _masked),
     Op.FIXPIPE_QUANT: _fixpipe,
     Op.FIXPIPE_SCALES: _fixpipe,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
-from tests.oracles import comparisons, data_moves, int4_casts, reductions
+from tests.oracles import comparisons, conversions, data_moves, int4_casts, reductions
 from tests.oracles.masked import reads_result, touched_lanes
 from tests.oracles.tables import ELEMENTWISE, MASKED, named_handlers
 
@@ -246,14 +246,14 @@ def _l0c_to_ub(row, touched):
 def _vector(row, touched):
     get = lambda name: _field(row, name)  # noqa: E731
     item = ITEM[Data(row["dtype"])]
-    out = ITEM[Data(row["dst_dtype"])] if row["op"] in (Op.CAST, Op.CAST_DEQ) else item
+    out = ITEM[Data(row["dst_dtype"])] if "dst_dtype" in SPEC_OF_OP[int(row["op"])].fields else item
     for i in range(get("count")):
         if row["op"] != Op.DUPLICATE:
             touched.read(Space.UB, get("src0") + i * item, item)
         if "src1" in SPEC_OF_OP[int(row["op"])].fields:
             touched.read(Space.UB, get("src1") + i * item, item)
         if reads_result(row):
-            touched.read(Space.UB, get("dst") + i * item, item)
+            touched.read(Space.UB, get("dst") + i * out, out)
         touched.write(Space.UB, get("dst") + i * out, out)
 
 
@@ -345,7 +345,7 @@ def _trans_data_bytes(row, touched):
 
 _HANDLERS = {
     **named_handlers(globals()),
-    **dict.fromkeys((Op.DUPLICATE, Op.CAST, Op.CAST_DEQ, *ELEMENTWISE), _vector),
+    **dict.fromkeys((Op.DUPLICATE, Op.CAST, *conversions.TYPES, *ELEMENTWISE), _vector),
     **dict.fromkeys(MASKED, _masked),
     Op.FIXPIPE_QUANT: _fixpipe,
     Op.FIXPIPE_SCALES: _fixpipe,

@@ -22,7 +22,7 @@ from npu_sim.isa.op import MMADS, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder, window
 from npu_sim.program.verify import verify
-from tests.oracles import comparisons, reductions, semantics
+from tests.oracles import comparisons, conversions, reductions, semantics
 from tests.oracles.data_moves import score_key
 from tests.oracles.int4_casts import random_pairs
 from tests.oracles.masked import random_mask
@@ -574,9 +574,9 @@ def masked(rng, op):
     strides |= {name: (_pick(rng, (0, 1, 1, 5)), _pick(rng, (0, 8, 8, 1, 17))) for name in operands[1:]}
     bases = {name: area * 16384 + int(rng.integers(99)) * 32 for area, name in enumerate(operands)}
     given = {}
-    if spec.general_form_of == Op.CAST_DEQ:
-        src = given["src_dtype"] = Data.INT32
-        given["dst_dtype"] = Data.FP16
+    if pairs := conversions.types_of(op):
+        src, given["dst_dtype"] = _pick(rng, pairs)
+        given["src_dtype"] = src
     elif "dst_dtype" in spec.fields:
         (src, dst), modes = _pick(rng, CASTS[product.arch].items())
         given = {"src_dtype": src, "dst_dtype": dst, "round_mode": RoundMode(_pick(rng, sorted(modes)))}
@@ -589,7 +589,7 @@ def masked(rng, op):
         given |= {names[name]: bases[name]}
         given |= dict(zip((f"{names[name]}_blk_stride", f"{names[name]}_rep_stride"), strides[name], strict=True))
     if "value" in spec.fields:
-        kind = Data.FP16 if spec.general_form_of == Op.CAST_DEQ else src
+        kind = Data.FP16 if pairs else src
         given["value_bits"] = _scalar_for(rng, spec.general_form_of, kind)
     _set_random_mask(rng, builder)
     getattr(builder, spec.name.lower())(repeat=_pick(rng, (0, 1, 2, 3, 5)), **given)
@@ -992,17 +992,21 @@ def int4_cast(rng, op):
     return Instance(builder, memory=Data.FP16)
 
 
-def cast_deq(rng):
-    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED, TRAINING)))
-    builder.cast_deq(
-        dst=32768 + int(rng.integers(99)) * 32, src=int(rng.integers(99)) * 32, src_dtype=Data.INT32,
-        dst_dtype=Data.FP16, count=int(rng.integers(300)), value_bits=_scalar_for(rng, Op.CAST_DEQ, Data.FP16),
-    )  # fmt: skip
-    return Instance(builder, memory=Data.INT32)
+def converting(rng, op):
+    builder = ProgramBuilder(_pick(rng, _having(op)))
+    src, dst = _pick(rng, conversions.TYPES[op])
+    first, second = (area * 16384 + int(rng.integers(99)) * 32 for area in rng.permutation(2).tolist())
+    operands = {"src0": first, "src1": second} if "src1" in SPEC_OF_OP[op].fields else {"src": first}
+    if "value" in SPEC_OF_OP[op].fields:
+        operands["value_bits"] = _scalar_for(rng, op, Data.FP16)
+    getattr(builder, SPEC_OF_OP[op].name.lower())(
+        dst=32768 + int(rng.integers(99)) * 32, src_dtype=src, dst_dtype=dst, count=int(rng.integers(300)), **operands
+    )
+    return Instance(builder, memory=src)
 
 
 GENERATORS = {
-    Op.CAST_DEQ: cast_deq,
+    **{op: partial(converting, op=op) for op in conversions.TYPES},
     Op.DATA_COPY: data_copy,
     Op.ND2NZ: nd2nz,
     Op.LOAD_2D: load_2d,
@@ -1056,7 +1060,7 @@ RESULT_TYPE_FIELD = {
     Op.L0C_TO_UB: "dst_dtype",
     **dict.fromkeys((*ELEMENTWISE, Op.REDUCE_REPEAT, Op.WHOLE_REDUCE_MAX, Op.DATA_COPY_PAD, *reductions.OPS), "dtype"),
     Op.CAST: "dst_dtype",
-    Op.CAST_DEQ: "dst_dtype",
+    **dict.fromkeys(conversions.TYPES, "dst_dtype"),
     **{op: "dst_dtype" if "dst_dtype" in spec.fields else "dtype" for op, spec in MASKED.items()},
 }
 """Where the row names the type of the elements it computes; other instructions only move bits, Mmad makes floats."""

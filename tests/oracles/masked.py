@@ -13,6 +13,8 @@ from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op
 ITEM = {
     Data.FP16: 2, Data.BF16: 2, Data.FP32: 4, Data.INT32: 4, Data.INT16: 2, Data.INT8: 1, Data.UINT8: 1, Data.INT64: 8,
 }  # fmt: skip
+_REPLACED = frozenset({"AXPY", "MUL_ADD_DST", "FUSED_MUL_ADD", "MUL_ADD_RELU", "AXPY_MIXED", "MUL_ADD_DST_MIXED"})
+"""Count forms whose result replaces an operand."""
 _STRIDES = {
     "dst": ("dst_blk_stride", "dst_rep_stride"),
     "src0": ("src_blk_stride", "src_rep_stride"),
@@ -32,8 +34,8 @@ def items_of(row):
 def reads_result(row):
     """Return whether what the result replaces is an operand."""
     spec = SPEC_OF_OP[int(row["op"])]
-    element = (SPEC_OF_OP[spec.general_form_of] if spec.general_form_of else spec).elementwise
-    return element is not None and "dst" in element.order
+    count_form = SPEC_OF_OP[spec.general_form_of] if spec.general_form_of else spec
+    return Op(count_form.op).name in _REPLACED
 
 
 def repeats_of(row):

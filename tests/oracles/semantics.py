@@ -19,10 +19,10 @@ import numpy as np
 
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
-from tests.oracles import comparisons, data_moves, int4_casts, reductions
+from tests.oracles import comparisons, conversions, data_moves, int4_casts, reductions
 from tests.oracles import mmad as cube
-from tests.oracles.masked import address_of, items_of, repeats_of
-from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer, round_values
+from tests.oracles.masked import address_of, items_of, reads_result, repeats_of
+from tests.oracles.rounding import BF16, FP16, FP32, pack, round_fraction, round_integer, round_values
 from tests.oracles.tables import ELEMENTWISE, MASKED
 
 ITEM = {
@@ -96,12 +96,8 @@ def decode(data, dtype):
 
 @np.errstate(all="ignore")
 def encode_float(values, dtype, mode="RINT", saturate=False):
-    """Round float64 values to fp16 or bf16 and pack them; NaN becomes the pattern 0x7FFF (saturating: +0)."""
-    fmt = FORMATS[dtype]
-    codes = round_values(values, fmt, mode, saturate)
-    negative = np.signbit(values) & ~np.isnan(values)
-    codes = np.where(codes < 0, 0x7FFF, codes + np.where(negative, fmt.sign, 0))
-    return codes.astype(np.uint16).view(np.uint8)
+    """Round float64 values to fp16 or bf16 and pack them."""
+    return pack(values, FORMATS[dtype], mode, saturate)
 
 
 def encode_integer(values, dtype, saturate):
@@ -822,16 +818,6 @@ def cast(row, machine, saturate):
     machine.store(Space.UB, int(row["dst"]), result)
 
 
-@np.errstate(all="ignore")
-def cast_deq(row, machine, saturate):
-    data = machine.load(Space.UB, int(row["src0"]), 4 * int(row["count"])).view(np.int32)
-    scale = np.array([int(row["value"]) % 2**16], np.uint16).view(np.float16).astype(np.float64)
-    # 24 bits times 11 are exact in double
-    products = (data.astype(np.float32).astype(np.float64) * scale).astype(np.float32)
-    result = encode_float(products.astype(np.float64), Data.FP16, "RINT", saturate)
-    machine.store(Space.UB, int(row["dst"]), result)
-
-
 def masked(row, machine, saturate):
     """Repeat after repeat: the count form on copies of the active lanes, one behind the other."""
     items = items_of(row)
@@ -839,8 +825,7 @@ def masked(row, machine, saturate):
         apart = Machine({Space.UB: np.zeros(4096, np.uint8)})
         plain = {name: row[name] for name in ("dtype", "dst_dtype", "round_mode", "value")}
         plain |= {"op": SPEC_OF_OP[int(row["op"])].general_form_of, "count": len(lanes)}
-        count_form = SPEC_OF_OP[plain["op"]].elementwise
-        reads = ("src0", "src1", "dst" if count_form is not None and "dst" in count_form.order else "")
+        reads = ("src0", "src1", "dst" if reads_result(row) else "")
         for number, (name, item) in enumerate(items.items()):
             plain[name] = 1024 * number
             for at, lane in enumerate(lanes if name in reads else ()):
@@ -887,7 +872,7 @@ def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": 
         Op.MULS: muls,
         Op.ADDS: adds,
         Op.CAST: cast,
-        Op.CAST_DEQ: cast_deq,
+        **dict.fromkeys(conversions.TYPES, conversions.run),
         Op.DATA_COPY_PAD: data_copy_pad,
         Op.REDUCE_REPEAT: reduce_repeat,
         Op.WHOLE_REDUCE_MAX: whole_reduce_max,

@@ -13,7 +13,7 @@ from npu_sim.isa import emit
 from npu_sim.isa.op import C220, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import INSTR, LIST_FIELDS, LIST_LENGTH, ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory, allocated_bytes
-from tests.oracles import int4_casts, reductions
+from tests.oracles import conversions, int4_casts, reductions
 from tests.oracles.extent import UndefinedRowError, extents
 from tests.oracles.masked import emit_masked, random_mask
 from tests.oracles.tables import CASTS, DST_DTYPES, DTYPES, ELEMENTWISE, MASKED, PATHS, RANGES
@@ -355,8 +355,8 @@ def _masked(op):
         names = ("dst", "src0", "src1")
         casts = w._pick(list(CASTS[w.arch]))
         mode = w._pick(CASTS[w.arch][casts])
-        if MASKED[op].general_form_of == Op.CAST_DEQ:
-            casts = Data.INT32, Data.FP16
+        if conversions.types_of(op):
+            casts = w._pick(conversions.types_of(op))
         dtype = Data.NONE if "dst_dtype" in MASKED[op].fields else w._dtype(op)
         emit_masked(
             row, op, dtype=dtype, value=w._value(), addresses=dict.fromkeys(names, 0), repeat=w._size(60),
@@ -379,8 +379,14 @@ def _cast(w, row):
     emit.emit_cast(row, 0, 0, 0, src, dst, w._pick(CASTS[w.arch][src, dst]), w._size(9000), 0, 0)
 
 
-def _cast_deq(w, row):
-    emit.emit_cast_deq(row, 0, 0, 0, Data.INT32, Data.FP16, w._size(9000), w._value(), 0, 0)
+def _converting(spec):
+    sources = [0] * spec.inputs
+
+    def write(w, row):
+        value = [w._value()] if "value" in spec.fields else []
+        spec.emit(row, 0, 0, *sources, *w._pick(conversions.TYPES[spec.op]), w._size(9000), *value, 0, 0)
+
+    return write
 
 
 def _int4_cast(op):
@@ -581,7 +587,7 @@ _EMITTERS = {
     Op.L0C_TO_UB: _l0c_to_ub,
     Op.DUPLICATE: _duplicate,
     Op.CAST: _cast,
-    Op.CAST_DEQ: _cast_deq,
+    **{op: _converting(SPEC_OF_OP[op]) for op in conversions.TYPES},
     **{op: _int4_cast(op) for op in int4_casts.RUN},
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
     **{op: _masked(op) for op in MASKED},

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from npu_sim.isa import emit, footprint
-from npu_sim.isa.op import OPS, Data, Mode, Op, Pipe, Space
+from npu_sim.isa.op import OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
-from tests.oracles import data_moves, instances, int4_casts, reductions
+from tests.oracles import conversions, data_moves, instances, int4_casts, reductions
 from tests.oracles.extent import extents
 from tests.oracles.footprint import touched_bytes
 from tests.oracles.masked import emit_masked, random_mask
@@ -307,9 +307,15 @@ def _cast(rng, rows):
     )
 
 
-def _cast_deq(rng, rows):
-    types = _pick(rng, HALF_SINGLE), _pick(rng, HALF_SINGLE)
-    emit.emit_cast_deq(rows, 0, 64, 640, *types, int(rng.integers(0, 70)), 0, 1, 2)
+def _converting(spec):
+    sources = (640, 1600)[: spec.inputs]
+
+    def write(rng, rows):
+        types = _pick(rng, HALF_SINGLE), _pick(rng, HALF_SINGLE)
+        value = [0] if "value" in spec.fields else []
+        spec.emit(rows, 0, 64, *sources, *types, int(rng.integers(0, 70)), *value, 1, 2)
+
+    return write
 
 
 TABLES = (Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES, Op.MMAD_BIAS, Op.LOAD_BIAS, Op.LOAD_SCALES)
@@ -317,6 +323,7 @@ COMPARISONS = (Op.COMPARE, Op.COMPARE_SCALAR, Op.SELECT, Op.SELECT_SCALAR)
 GENERATORS = {
     **named_handlers(globals()),
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
+    **{op: _converting(SPEC_OF_OP[op]) for op in conversions.TYPES},
     **{op: _masked(op) for op in MASKED},
     **{op: _legal(op) for op in (*data_moves.RUN, *int4_casts.RUN, *reductions.OPS, *COMPARISONS, *TABLES)},
 }

@@ -10,7 +10,7 @@ from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import get_product
 from npu_sim.program.verify import space_capacities, verify
 from npu_sim.program.violation import Kind
-from tests.oracles import reductions
+from tests.oracles import conversions, reductions
 from tests.oracles.masked import emit_masked
 from tests.oracles.programs import double_buffered_product
 from tests.oracles.tables import CASTS, DTYPES, ELEMENTWISE, MASKED, PATHS, RANGES
@@ -86,7 +86,6 @@ def _legal(op, arch):
         Op.GATHER: lambda: emit.emit_gather(rows, 0, 0, 64, 128, 64, half, 16, 0, 0),
         Op.GATHER_MASKED: lambda: emit.emit_gather_masked(rows, 0, 0, 1024, 2048, 64, half, 1, 8, 0, 0),
         Op.COPY: lambda: emit.emit_copy(rows, 0, 0, 1024, half, 2, 1, 1, 8, 8, 0, 0),
-        Op.CAST_DEQ: lambda: emit.emit_cast_deq(rows, 0, 0, 64, Data.INT32, half, 16, 0x3C00, 0, 0),
         Op.CAST_TO_INT4: lambda: emit.emit_cast_to_int4(rows, 0, 0, 1024, RoundMode.RINT, 2, 1, 1, 2, 8, 0, 0),
         Op.CAST_FROM_INT4: lambda: emit.emit_cast_from_int4(rows, 0, 0, 1024, RoundMode.NONE, 2, 1, 1, 8, 2, 0, 0),
         Op.SCATTER: lambda: emit.emit_scatter(rows, 0, 0, 64, 128, 64, half, 16, 0, 0),
@@ -106,10 +105,14 @@ def _legal(op, arch):
         spec = ELEMENTWISE[op]
         value = [0] if "value" in spec.fields else []
         spec.emit(rows, 0, 0, *(32, 64)[: spec.inputs], _type_of(spec), 16, *value, 0, 0)
+    elif op in conversions.TYPES:
+        value = [0x3C00] if "value" in SPEC_OF_OP[op].fields else []
+        sources = (512, 1024)[: SPEC_OF_OP[op].inputs]
+        SPEC_OF_OP[op].emit(rows, 0, 0, *sources, *conversions.TYPES[op][0], 16, *value, 0, 0)
     elif op in MASKED:
         names = ("dst", "src0", "src1")
-        is_scaled = MASKED[op].general_form_of == Op.CAST_DEQ
-        casts = (Data.INT32, half, 0) if is_scaled else (half, Data.FP32, RoundMode.NONE)
+        pairs = conversions.types_of(op)
+        casts = pairs[0] if pairs else (half, Data.FP32, RoundMode.NONE)
         emit_masked(
             rows, op, dtype=_type_of(MASKED[op]), value=0, addresses={"dst": 0, "src0": 8192, "src1": 16384}, repeat=2,
             casts=casts, blk=dict.fromkeys(names, 1), rep=dict.fromkeys(names, 8),

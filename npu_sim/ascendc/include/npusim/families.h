@@ -127,6 +127,30 @@ NPUSIM_LOGICAL(shift_right)
   NPUSIM_SCALAR_UNDER(uint64_t, Name, name, type)                                                                    \
   NPUSIM_SCALAR_UNDER(const uint64_t*, Name, name, type)
 
+// Of two tensors to another type.
+#define NPUSIM_CASTING(Name, name, type)                                                                             \
+  template <class T, class U, bool set_mask = true>                                                                  \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,                \
+                   const uint32_t count, Here here = Here::now()) {                                                  \
+    if (!npusim::has_vector()) return;                                                                               \
+    npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src0, #Name),                     \
+                        npusim::in_ub(here, src1, #Name), npusim::type<U>(), npusim::type<T>(), count);              \
+  }
+#define NPUSIM_CASTING_UNDER(Mask, Name, name, type)                                                                 \
+  template <class T, class U, bool set_mask = true>                                                                  \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, Mask mask,     \
+                   const uint8_t repeats, const BinaryRepeatParams& p, Here here = Here::now()) {                    \
+    if (!npusim::has_vector()) return;                                                                               \
+    npusim::bring_mask(here, set_mask, mask);                                                                        \
+    npusim::emit_##name(here, npusim::in_ub(here, dst, #Name), npusim::in_ub(here, src0, #Name),                     \
+                        npusim::in_ub(here, src1, #Name), npusim::type<U>(), npusim::type<T>(), repeats,             \
+                        p.dstBlkStride, p.src0BlkStride, p.src1BlkStride, p.dstRepStride, p.src0RepStride,           \
+                        p.src1RepStride);                                                                            \
+  }
+#define NPUSIM_CASTING_MASKED(Name, name, type)                                                                      \
+  NPUSIM_CASTING_UNDER(uint64_t, Name, name, type)                                                                   \
+  NPUSIM_CASTING_UNDER(const uint64_t*, Name, name, type)
+
 // A name that Ascend C has and this machine lacks; functions of the user's with the name stay his.
 #define NPUSIM_MISSING(Name)                                                                                         \
   template <class... T, class U, class... A> inline void Name(const LocalTensor<U>&, A&&...) {                       \

@@ -2,12 +2,6 @@
 #pragma once
 #include "npusim/operators.h"
 
-namespace npusim {
-
-// The elements that a Cast to half scales go through float in the part of UB that calls may use for themselves.
-constexpr int64_t SCALED_AT_ONCE = (TEMPORARY_BYTES - 256) / int64_t(sizeof(float));  // whole repeats
-}  // namespace npusim
-
 #ifdef NPUSIM_HAS_REDUCE_REPEAT_MASKED
 // To no place: the sums of the repeats are added, in their order, in the register that GetAccVal reads. ASSUMED that it
 // begins at 0 with each call, and that the sums go through the part of UB that calls may use for themselves.
@@ -88,25 +82,24 @@ template <class T> inline uint64_t GetScalarBitcodeValue(T value) {
   return bits;
 }
 
-// dst += src * scalar of half into float: the product is exact. ASSUMED: it takes the time of a cast and an Axpy in float.
-template <class T, class U, class = std::enable_if_t<std::is_same_v<T, float> && std::is_same_v<U, half>>>
-inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::common_type_t<U>& scalar,
-                 const int32_t& count, Here here = Here::now()) {
+// max(0, (src0 + src1) scale) in half: what src0 and src1 held is lost, as documented.
+template <class T, class U>
+inline void AddDeqRelu(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,
+                       const int32_t& count, Here here = Here::now()) {
+  static_assert(std::is_same_v<T, half> && std::is_same_v<U, int32_t>, "AddDeqRelu is of int32_t to half");
   if (!npusim::has_vector()) return;
-  int64_t area = npusim::temporary_area(here), all = count;
-  for (int64_t at = 0; at < all; at += npusim::SCALED_AT_ONCE) {
-    int32_t some = int32_t(all - at < npusim::SCALED_AT_ONCE ? all - at : npusim::SCALED_AT_ONCE);
-    LocalTensor<float> wide(TPosition::VECCALC, uint32_t(area), uint32_t(some));
-    Cast(wide, src[uint32_t(at)], RoundMode::CAST_NONE, uint32_t(some), here);
-    npusim::barrier(here, npusim::pipe::V);
-    Axpy(dst[uint32_t(at)], wide, float(scalar), some, here);
-    npusim::barrier(here, npusim::pipe::V);
-  }
-}
-// The form of the library, whose buffer is not needed.
-template <class T, class U, bool reuse = false>
-inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::common_type_t<U> scalar,
-                 const LocalTensor<uint8_t>&, const uint32_t count, Here here = Here::now()) {
-  Axpy<T, U>(dst, src, scalar, int32_t(count), here);
+  constexpr float room = 131072;  // keeps sums inside half before they are scaled
+  half scale;
+  uint16_t bits = uint16_t(npusim::deq_scale(here));
+  memcpy((void*)&scale, &bits, sizeof bits);
+  LocalTensor<float> sums = src0.template ReinterpretCast<float>();
+  LocalTensor<half> halves = src1.template ReinterpretCast<half>();
+  auto then = [&] { npusim::barrier(here, npusim::pipe::V); };
+  Add(src0, src0, src1, count, here), then();
+  Cast(sums, src0, RoundMode::CAST_NONE, uint32_t(count), here), then();
+  for (float factor : {1 / room, float(scale), room}) Muls(sums, sums, factor, count, here), then();
+  Cast(halves, sums, RoundMode::CAST_NONE, uint32_t(count), here), then();
+  Duplicate(dst, half(0), count, here), then();
+  Max(dst, dst, halves, count, here);
 }
 }  // namespace AscendC

@@ -16,6 +16,9 @@ inline int64_t deq_scale(Here here) {
   return bits_of(half(scale)) & 0xFFFF;
 }
 
+template <class T, class U>
+inline constexpr bool mixes = std::is_same_v<T, float> && std::is_same_v<U, half>;
+
 #ifdef NPUSIM_HAS_CAST_TO_INT4
 template <class T, class U>
 inline void cast_int4(Here here, const AscendC::LocalTensor<T>& dst, const AscendC::LocalTensor<U>& src,
@@ -56,31 +59,63 @@ inline void Cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, const Rou
                       npusim::number<T>(), npusim::rounding(mode), count);
 }
 
-// With the type of the operand; registers.h has that of half into float.
-#define NPUSIM_TYPED_AXPY(...)                                                                                       \
-  template <class T, class U, bool set_mask = true, NPUSIM_SAME(T, U)>                                               \
+// Forms that name the type of the operands, too: of half into float they are instructions of their own.
+#define NPUSIM_MIXED class = std::enable_if_t<std::is_same_v<T, U> || npusim::mixes<T, U>>
+template <class T, class U, bool set_mask = true, NPUSIM_MIXED>
+inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::common_type_t<U>& scalar,
+                 const int32_t& count, Here here = Here::now()) {
+  if constexpr (std::is_same_v<T, U>)
+    Axpy<T, set_mask>(dst, src, scalar, count, here);
+  else if (npusim::has_vector())
+    npusim::emit_axpy_mixed(here, npusim::in_ub(here, dst, "Axpy"), npusim::in_ub(here, src, "Axpy"),
+                            npusim::number<U>(), npusim::number<T>(), count, npusim::bits_of(U(scalar)));
+}
+// The form of the library, whose buffer is not needed.
+template <class T, class U, bool reuse = false, NPUSIM_MIXED>
+inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::common_type_t<U> scalar,
+                 const LocalTensor<uint8_t>&, const uint32_t count, Here here = Here::now()) {
+  Axpy<T, U>(dst, src, scalar, int32_t(count), here);
+}
+template <class T, class U, bool set_mask = true, NPUSIM_MIXED>
+inline void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,
+                      const int32_t& count, Here here = Here::now()) {
+  if constexpr (std::is_same_v<T, U>)
+    MulAddDst<T, set_mask>(dst, src0, src1, count, here);
+  else if (npusim::has_vector())
+    npusim::emit_mul_add_dst_mixed(here, npusim::in_ub(here, dst, "MulAddDst"), npusim::in_ub(here, src0, "MulAddDst"),
+                                   npusim::in_ub(here, src1, "MulAddDst"), npusim::number<U>(), npusim::number<T>(),
+                                   count);
+}
+#define NPUSIM_MIXED_UNDER(Mask)                                                                                     \
+  template <class T, class U, bool set_mask = true, NPUSIM_MIXED>                                                    \
   inline void Axpy(const LocalTensor<T>& dst, const LocalTensor<U>& src, const std::common_type_t<U>& scalar,        \
-                   __VA_ARGS__, Here here = Here::now()) {
-NPUSIM_TYPED_AXPY(const int32_t& count) Axpy<T, set_mask>(dst, src, scalar, count, here); }
-NPUSIM_TYPED_AXPY(uint64_t mask, const uint8_t repeats, const UnaryRepeatParams& p)
-  Axpy<T, set_mask>(dst, src, scalar, mask, repeats, p, here);
-}
-NPUSIM_TYPED_AXPY(const uint64_t* mask, const uint8_t repeats, const UnaryRepeatParams& p)
-  Axpy<T, set_mask>(dst, src, scalar, mask, repeats, p, here);
-}
-#undef NPUSIM_TYPED_AXPY
-#define NPUSIM_TYPED_MUL_ADD_DST(...)                                                                                \
-  template <class T, class U, bool set_mask = true, NPUSIM_SAME(T, U)>                                               \
+                   Mask mask, const uint8_t repeats, const UnaryRepeatParams& p, Here here = Here::now()) {          \
+    if constexpr (std::is_same_v<T, U>) {                                                                            \
+      Axpy<T, set_mask>(dst, src, scalar, mask, repeats, p, here);                                                   \
+    } else if (npusim::has_vector()) {                                                                               \
+      npusim::bring_mask(here, set_mask, mask);                                                                      \
+      npusim::emit_axpy_mixed_masked(here, npusim::in_ub(here, dst, "Axpy"), npusim::in_ub(here, src, "Axpy"),       \
+                                     npusim::number<U>(), npusim::number<T>(), repeats, p.dstBlkStride,              \
+                                     p.srcBlkStride, p.dstRepStride, p.srcRepStride, npusim::bits_of(U(scalar)));    \
+    }                                                                                                                \
+  }                                                                                                                  \
+  template <class T, class U, bool set_mask = true, NPUSIM_MIXED>                                                    \
   inline void MulAddDst(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1,           \
-                        __VA_ARGS__, Here here = Here::now()) {
-NPUSIM_TYPED_MUL_ADD_DST(const int32_t& count) MulAddDst<T, set_mask>(dst, src0, src1, count, here); }
-NPUSIM_TYPED_MUL_ADD_DST(uint64_t mask, const uint8_t repeats, const BinaryRepeatParams& p)
-  MulAddDst<T, set_mask>(dst, src0, src1, mask, repeats, p, here);
-}
-NPUSIM_TYPED_MUL_ADD_DST(const uint64_t* mask, const uint8_t repeats, const BinaryRepeatParams& p)
-  MulAddDst<T, set_mask>(dst, src0, src1, mask, repeats, p, here);
-}
-#undef NPUSIM_TYPED_MUL_ADD_DST
+                        Mask mask, const uint8_t repeats, const BinaryRepeatParams& p, Here here = Here::now()) {    \
+    if constexpr (std::is_same_v<T, U>) {                                                                            \
+      MulAddDst<T, set_mask>(dst, src0, src1, mask, repeats, p, here);                                               \
+    } else if (npusim::has_vector()) {                                                                               \
+      npusim::bring_mask(here, set_mask, mask);                                                                      \
+      npusim::emit_mul_add_dst_mixed_masked(                                                                         \
+          here, npusim::in_ub(here, dst, "MulAddDst"), npusim::in_ub(here, src0, "MulAddDst"),                       \
+          npusim::in_ub(here, src1, "MulAddDst"), npusim::number<U>(), npusim::number<T>(), repeats, p.dstBlkStride, \
+          p.src0BlkStride, p.src1BlkStride, p.dstRepStride, p.src0RepStride, p.src1RepStride);                       \
+    }                                                                                                                \
+  }
+NPUSIM_MIXED_UNDER(uint64_t)
+NPUSIM_MIXED_UNDER(const uint64_t*)
+#undef NPUSIM_MIXED_UNDER
+#undef NPUSIM_MIXED
 
 #ifdef NPUSIM_HAS_DUPLICATE_MASKED
 #define NPUSIM_DUPLICATE_UNDER(Mask)                                                                                 \
