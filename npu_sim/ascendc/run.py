@@ -15,7 +15,7 @@ from npu_sim.program.recorded import launch_of_parts
 from npu_sim.program.violation import Violation
 from npu_sim.report.beginnings import is_open
 from npu_sim.report.explain import Explanation
-from npu_sim.report.kernel_run import KernelRun
+from npu_sim.report.kernel_run import Findings, KernelRun
 
 _POSITION_BITS = 5
 
@@ -107,7 +107,7 @@ class SourceRun(KernelRun):
     types: str = ""
 
     @cached_property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> Findings[Finding]:
         """What is wrong: single instructions, lives of buffers, order, bounds and outputs, each with its line.
 
         Of a call that did not end nothing that rows behind its last one could have made good.
@@ -117,7 +117,7 @@ class SourceRun(KernelRun):
         if self.stopped_by is not None or self.refused:
             rows = cache(lambda _, core: self.rows(core))
             others = [found for found in others if not is_open(found, rows)]
-        return (*self.refused, *self.cut, *located(others, self.launches))
+        return Findings((*self.refused, *self.cut, *located(others, self.launches)), self.launches)
 
     @property
     def explanation(self) -> Explanation:

@@ -5,6 +5,8 @@ that k leaves it out; the bias table and the Fixpipe buffer are filled by 64 and
 The load is carried out twice, on two contents of the bytes, to see which elements they reach; if no Mmad or Fixpipe
 reads one of these before it is overwritten, the finding is a note. So it is only where the load takes other bytes too.
 
+Bytes of UB that nothing stored depends on are notes as well (`unused_lanes`).
+
 Gather and Gatherb read what their offsets name, which are data: of a source that is longer than what was written there,
 the rest is a note as well.
 """
@@ -14,10 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.engines.unused_lanes import unused
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Space
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
@@ -32,7 +36,9 @@ from npu_sim.units import FRACTAL_BYTES
 _ROWS = 1 << 13
 """Rows behind a load that are looked at; a load whose elements live longer stays an error."""
 _FINDINGS = 1000
-"""Findings that are looked into."""
+"""Findings of L1 that are looked into."""
+_CORES = 64
+"""Cores whose findings of UB are looked into."""
 _UNUSED = (Kind.READ_UNINITIALISED, Kind.READ_STALE)
 _SIDE, _CARRIERS = 16, 256
 _L0 = (Space.L0A, Space.L0B)
@@ -67,7 +73,23 @@ def as_notes(
                 text = f"{violation.detail}, and which no Mmad or Fixpipe uses"
                 violation = replace(violation, kind=Kind.READ_UNUSED, detail=text)
         result.append(violation)
+    _note_lanes(result, rows_of, product)
     return result
+
+
+def _note_lanes(found: list[Violation], rows_of: Callable[[int, int], np.ndarray], product: Product) -> None:
+    """Make those findings of UB notes on which nothing depends."""
+    of_core: dict[tuple[int, int], list[int]] = {}
+    for at, violation in enumerate(found):
+        if violation.kind in _UNUSED and violation.space is Space.UB and not violation.left_out:
+            of_core.setdefault((violation.launch, violation.core), []).append(at)
+    for (launch, core), places in islice(of_core.items(), _CORES):
+        for at, is_unused in zip(
+            places, unused([found[at] for at in places], rows_of(launch, core), product), strict=True
+        ):
+            if is_unused:
+                text = f"{found[at].detail}, and nothing that leaves UB depends on them"
+                found[at] = replace(found[at], kind=Kind.READ_UNUSED, detail=text)
 
 
 def _is_left_to_offsets(violation: Violation, row: np.void) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from npu_sim.program.violation import Kind
+from npu_sim.program.finding_kinds import Kind
 
 Severity = Literal["error", "warning", "advice"]
 Tool = Literal["memcheck", "initcheck", "racecheck", "synccheck", "rules"]
@@ -37,8 +37,8 @@ CODES: dict[Kind, Code] = {
         "load the new tile before, or start the sum with cmatrixInitVal",
     ),
     Kind.READ_UNUSED: Code(
-        "advice", "initcheck", "Loads bytes that nothing has written for it and that no Mmad uses",
-        "nothing has to be done; fill them if a later k or m takes them in",
+        "advice", "initcheck", "Reads bytes that nothing has written for it, and nothing that is stored depends on them",
+        "nothing has to be done; fill them if a later k, m or store takes them in",
     ),
     Kind.READ_BY_OFFSETS: Code(
         "advice", "initcheck", "Gathers from a buffer of which nothing has written some bytes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,30 +19,36 @@ from npu_sim.program.launch import Launch, SourceLine
 from npu_sim.program.recorded import rows_of
 from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation
+from npu_sim.report.record import count_of
 
 
-class Findings(tuple[Violation, ...]):
+_Found = TypeVar("_Found", bound=Violation)
+
+
+class Findings(tuple[_Found, ...]):
     """What is wrong with a run, row by row; shown as one entry for each line and kind, with how often it is so."""
 
     _lines: Sequence[Mapping[int, SourceLine]]
 
-    def __new__(cls, found: Iterable[Violation], launches: Sequence[Launch]) -> Findings:
+    def __new__(cls, found: Iterable[_Found], launches: Sequence[Launch]) -> Findings[_Found]:
         """Return the findings of launches, which know the lines of their rows."""
         made = super().__new__(cls, found)
         made._lines = [launch.lines for launch in launches]
         return made
 
     def __repr__(self) -> str:
-        groups: dict[tuple[object, ...], list[Violation]] = {}
+        groups: dict[tuple[object, ...], list[_Found]] = {}
         for found in self:
             groups.setdefault((found.launch, found.kind, found.site, found.other_site), []).append(found)
         shown = []
         for same in groups.values():
             first = same[0]
             line = self._lines[first.launch].get(first.site) if first.row >= 0 else None
+            place = f"{line}: " if line else ""
+            words = str(first)
             times = f" ({len(same)} times)" if len(same) > 1 else ""
-            shown.append(f"{line}: {first}{times}" if line else f"{first}{times}")
-        return "\n".join((f"{len(self)} findings:", *shown)) if shown else "()"
+            shown.append(f"{first.severity} {'' if words.startswith(place) else place}{words}{times}")
+        return "\n".join((f"{count_of([found.severity for found in self])}:", *shown)) if shown else "()"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 
@@ -46,6 +46,14 @@ def to_plain(value: Any) -> Any:
 def to_json_text(value: Any) -> str:
     """Return ``value`` as indented JSON text that any strict parser reads."""
     return json.dumps(to_plain(value), indent=2, allow_nan=False, ensure_ascii=False)
+
+
+def count_of(severities: Collection[str]) -> str:
+    """Return "3 findings" for the severities of three, with how many of them are no more than advice."""
+    words, advice = counted(len(severities), "finding"), sum(one == "advice" for one in severities)
+    if not advice:
+        return words
+    return f"{words}, {'all' if advice == len(severities) > 1 else advice} advice"
 
 
 def counted(count: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from npu_sim.report.files import write_files
-from npu_sim.report.record import counted
+from npu_sim.report.record import count_of, counted
 from ops.cli import shapes
 from ops.cli.check_options import (
     CoreOption,
@@ -157,6 +157,6 @@ def _print_row(row: CheckRow, screen: Console, shown: int) -> None:
     for number, launch in enumerate(row.launches):
         found = [finding for finding in row.findings if finding.violation.launch == number]
         size = f"{counted(launch.core_count, 'core')}, {counted(launch.phase_count, 'phase')}"
-        outcome = f"{counted(launch.row_count, 'instruction')}: {counted(len(found), 'finding')}"
+        outcome = f"{counted(launch.row_count, 'instruction')}: {count_of([one.code.severity for one in found])}"
         screen.print(Text(f"  {row.case.name}: {launch.name} ({launch.works_on}): {size}, {outcome}"), soft_wrap=True)
         print_findings(found, screen, shown)

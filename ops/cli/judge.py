@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from npu_sim.report.files import write_files
-from npu_sim.report.record import counted, to_json_text
+from npu_sim.report.record import count_of, counted, to_json_text
 from ops.cli import shapes
 from ops.cli.check_options import MaxFindingsOption, SarifOption, print_findings, sarif_of
 from ops.cli.output import console
@@ -111,7 +111,7 @@ def _print(judged: Judgement, screen: Console, shown: int) -> None:
             screen.print(Text(f"  {value_words(tensor)}"), soft_wrap=True)
         if not call.values:
             screen.print(Text("  values: not judged, no golden is given"))
-        screen.print(Text(f"  checks: {counted(len(call.findings), 'finding')}"))
+        screen.print(Text(f"  checks: {count_of([one.code.severity for one in call.findings])}"))
         print_findings(call.findings, screen, shown)
         for launch, time in zip(call.made.launches, call.times, strict=False):
             words = f"{time.total_cycles} cycles, {time.seconds() * 1e6:.1f} us"

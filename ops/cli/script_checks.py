@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from npu_sim.report.explain import Explanation
-from npu_sim.report.record import counted
+from npu_sim.report.record import count_of, counted
 from ops.cli import scripts
 from ops.cli.check_options import Output, print_findings, refuse_core, sarif_of
 from ops.cli.effort import announce
@@ -158,7 +158,7 @@ def print_calls(calls: Sequence[CheckedCall], screen: Console, shown: int, refus
             words = f"{number} {launch.name}" if numbered else launch.name
             words += f" ({works_on})" if works_on else ""
             words += ", only what ran before" if call.stopped_by else ""
-            screen.print(Text(f"  {words}: {counted(len(findings), 'finding')}"), soft_wrap=True)
+            screen.print(Text(f"  {words}: {count_of([one.code.severity for one in findings])}"), soft_wrap=True)
             print_findings(findings, screen, shown)
     for finding in refusals:
         print_prose(screen, f"{finding.launch}: refused", "bold")
@@ -170,7 +170,7 @@ def print_calls(calls: Sequence[CheckedCall], screen: Console, shown: int, refus
         screen.print("nothing to check: no operator of the file launched a kernel")
         return
     launches = counted(sum(map(len, launched)), "launch")
-    total = counted(sum(len(findings) for call in launched for findings in call), "finding")
+    total = count_of([one.code.severity for call in launched for findings in call for one in findings])
     stopped = sum(bool(call.stopped_by) for call in calls)
     words = f"{counted(len(launched), 'call')}, {launches}: {total}" + (f", {stopped} stopped" if stopped else "")
     screen.print(Text(words, style="bold"))

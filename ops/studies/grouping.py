@@ -170,9 +170,10 @@ class Programs:
 
     def cause(self, finding: Finding, launches: Sequence[Launch]) -> Cause | None:
         """Return what a finding is likely due to."""
-        if finding.code.severity == "advice":
-            return None
         violation, number = finding.violation, finding.violation.launch
+        is_unused = violation.kind is Kind.READ_UNUSED and violation.space is Space.UB
+        if finding.code.severity == "advice" and not is_unused:
+            return None
         if (cause := self._cause(violation, number, launches[number])) is not None:
             return cause
         if violation.space is not Space.GM or violation.kind not in (Kind.OUTPUT_HOLE, Kind.READ_UNINITIALISED):

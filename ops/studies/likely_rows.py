@@ -37,7 +37,7 @@ _STORES = 1 << 14
 """Stores that are looked at for one hole."""
 _CELL = 32
 """Bytes that are read or not as one: what vector instructions and data movers count in."""
-HOLES = (Kind.OUTPUT_HOLE, Kind.READ_UNINITIALISED, Kind.READ_STALE)
+HOLES = (Kind.OUTPUT_HOLE, Kind.READ_UNINITIALISED, Kind.READ_STALE, Kind.READ_UNUSED)
 """Findings of bytes that a row should have written."""
 _FLAGS = (Kind.SYNC_UNPAIRED, Kind.SYNC_DUPLICATE)
 

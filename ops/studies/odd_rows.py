@@ -290,7 +290,7 @@ def _fits(violation: Violation, edit: OddRow, rows: np.ndarray, rows_of: RowsOf)
         return op in _BUFFERS or is_moved
     if kind is Kind.OUTPUT_HOLE:
         return int(right["dst_space"]) == Space.GM and op not in _ORDER
-    if kind in (Kind.READ_UNINITIALISED, Kind.READ_STALE):
+    if kind in (Kind.READ_UNINITIALISED, Kind.READ_STALE, Kind.READ_UNUSED):
         return int(right["dst_space"]) == violation.space and op not in _ORDER
     if kind is Kind.STATE_LEFT:
         return op == int(rows[violation.row]["op"])

@@ -35,6 +35,10 @@ def add(dst, src, length):
     return lambda p: p.adds(dst=dst, src=src, dtype=Data.FP32, count=length // 4, value_bits=0)
 
 
+def look(start):
+    return lambda p: p.scalar_load(src_space=Space.UB, src=start, dtype=Data.FP32, tensor=-1)
+
+
 def check(*steps, buffers=NAMES):
     builder = ProgramBuilder(PRODUCT)
     for step in steps:
@@ -59,7 +63,7 @@ FAULTS = {
         2, 0, 256, 32, "Duplicate must stay inside buffer a of row 0 AllocTensor",
     ),
     Kind.READ_STALE: (
-        (alloc(0, A), write(0, 256), free(0, A), alloc(1, A), add(0, 0, 64), free(1, A)),
+        (alloc(0, A), write(0, 256), free(0, A), alloc(1, A), add(0, 0, 64), look(0), free(1, A)),
         4, 1, 0, 64, "Adds reads what is left of row 1 Duplicate, which was written before the buffer was allocated",
     ),
     Kind.WRITE_UNREAD: (

@@ -51,13 +51,6 @@ def test_a_later_mmad_that_uses_them_makes_it_an_error():
     assert [v.kind for v in product(16, again=32)] == [Kind.READ_UNINITIALISED]
 
 
-def test_reads_of_other_buffers_stay_errors():
-    builder = ProgramBuilder(CHIP)
-    builder.add(dst=0, src0=64, src1=64, dtype=Data.FP32, count=8)
-    found = run_hazards(builder.launch(GlobalMemory(), core_kind="vector"), CHIP)
-    assert {v.kind for v in found} == {Kind.READ_UNINITIALISED}
-
-
 def gathered(emit, *, written, offsets=64, src1=8192):
     """Return the findings of a Gather from 1 KB at byte 1024 of UB, of which the first ``written`` bytes are filled."""
     builder = ProgramBuilder(CHIP)

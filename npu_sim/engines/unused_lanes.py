@@ -1,0 +1,220 @@
+"""Bytes of UB that nobody wrote for a row that reads them, and that nothing uses: lanes behind the end of a tile.
+
+Kernels round a tile up to whole blocks or repeats, compute with what lies behind its end, and store the tile alone. The
+rows of the core are followed in program order: a row that reads such a byte is carried out on several contents of it,
+to see which bytes of its result depend on it. Where one of these leaves UB, is looked at by the scalar unit, or says
+where something lies, the finding stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from npu_sim.isa.atomic import SINK_LENGTH
+from npu_sim.isa.codes import Space
+from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
+from npu_sim.isa.footprint import READ, empty_runs, footprint_at
+from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
+from npu_sim.isa.mte import ITEM_BYTES_OF_CODE
+from npu_sim.isa.op import SPEC_OF_OP, Op, by_opcode
+from npu_sim.products import Product
+from npu_sim.program.verify import verify
+from npu_sim.program.violation import Kind, Violation
+
+ROWS = 1 << 17
+"""Rows of a core that are followed; the findings of one that has more stay as they are."""
+_CONTENTS = (0x00, 0x7B, 0x80, 0xFB, 0xFF)
+"""Of every byte: in all types 0, numbers above and below those of `_ordinary`, and what is no number."""
+_SELECTIONS = (Op.SELECT, Op.SELECT_SCALAR)
+_Boxes = list[tuple[int, int, int, int]]
+"""First byte, bytes of a repetition, repetitions, bytes between them."""
+
+
+def _places(instruction: object) -> bool:
+    fields, op = getattr(instruction, "fields", ()), getattr(instruction, "op", 0)
+    return bool(getattr(instruction, "by_data", "")) or op in (Op.SORT32, Op.MRG_SORT) or "src_bytes" in fields
+
+
+_PLACES = by_opcode(_places, dtype=np.bool_)
+"""Whether data says where results lie."""
+
+
+def unused(found: Sequence[Violation], rows: np.ndarray, product: Product) -> list[bool]:
+    """Return which findings of unwritten or stale bytes of UB nothing depends on.
+
+    Parameters
+    ----------
+    found : sequence of Violation
+        Of one core.
+    rows : INSTR[n]
+        All of the core.
+    product : Product
+    """
+    if len(rows) > ROWS:
+        return [False] * len(found)
+    rows = rows.copy()
+    issue(rows, len(rows), np.zeros(CORE_STATE_LENGTH, np.int64))
+    if verify(rows, product):
+        return [False] * len(
+            found
+        )  # rows that nobody vouches for are not carried out, nor are their addresses followed
+    starts: dict[int, list[int]] = {}
+    for number, violation in enumerate(found):
+        starts.setdefault(violation.row, []).append(number)
+    trail = _Trail(len(found), product)
+    runs = empty_runs()
+    for at in range(len(rows)):
+        count = int(footprint_at(rows, at, runs))
+        boxes = runs[: max(count, 0)].tolist()
+        reads: _Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.UB and box[1] == READ]
+        writes: _Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.UB and box[1] != READ]
+        for number in starts.get(at, ()):
+            trail.begin(number, found[number], reads)
+        leaves = any(box[0] != Space.UB and box[1] != READ for box in boxes)
+        trail.follow(rows[at : at + 1], at, reads, writes, leaves=leaves)
+    return [not trail.is_used(number) for number in range(len(found))]
+
+
+class _Trail:
+    """What the bytes of UB depend on, row by row."""
+
+    def __init__(self, findings: int, product: Product) -> None:
+        size = product.core.ub_bytes
+        self._label = np.zeros(size, np.int32)  # a finding by number, from 1 on
+        self._bits = np.zeros(size, np.uint8)  # of a byte with a label: which depend on it
+        self._writer = np.full(size, -1, np.int64)
+        self._same_as = list(range(findings + 1))
+        self._used = [False] * (findings + 1)
+        # a choice by other bytes is made both ways
+        self._others = (_ordinary(size), np.zeros(size, np.uint8), np.full(size, 0xFF, np.uint8))
+        self._core = product.core
+
+    def is_used(self, number: int) -> bool:
+        return self._used[self._root(number + 1)]
+
+    def begin(self, number: int, violation: Violation, reads: _Boxes) -> None:
+        """Note the bytes that a finding means."""
+        last = violation.other_row if violation.kind is Kind.READ_STALE else -1
+        first, end = violation.start, violation.start + violation.length
+        any_byte = False
+        for piece in _pieces(reads):
+            span = slice(max(piece.start, first), min(piece.stop, end))
+            if span.start >= span.stop:
+                continue
+            meant = (self._writer[span] <= last) & (self._label[span] == 0)
+            self._label[span][meant], self._bits[span][meant] = number + 1, 0xFF
+            other = (self._writer[span] <= last) & ~meant  # read before, by what another finding names
+            self._merge({*np.unique(self._label[span][other]).tolist(), number + 1})
+            any_byte |= bool(meant.any() or other.any())
+        if not any_byte:
+            self._used[self._root(number + 1)] = True
+
+    def follow(self, row: np.ndarray, at: int, reads: _Boxes, writes: _Boxes, *, leaves: bool) -> None:
+        """Take one row: what it reads may reach what it writes."""
+        labels: set[int] = set()
+        for piece in _pieces(reads):
+            if self._label[piece].any():
+                labels.update(np.unique(self._label[piece]).tolist())
+        labels.discard(0)
+        reached: list[tuple[slice, npt.NDArray[np.uint8]]] = []
+        label = 0
+        if labels:
+            label = self._merge(labels)
+            known = bool(writes) and not leaves and not _PLACES[int(row["op"][0])]
+            outcome = self._reached(row, reads, writes) if known else None
+            if outcome is None:
+                self._used[label] = True
+            else:
+                reached = outcome
+        for piece in _pieces(writes):
+            self._label[piece] = 0
+            self._writer[piece] = at
+        for piece, bits in reached:
+            self._label[piece] = np.where(bits != 0, label, 0)
+            self._bits[piece] = bits
+
+    def _reached(
+        self, row: np.ndarray, reads: _Boxes, writes: _Boxes
+    ) -> list[tuple[slice, npt.NDArray[np.uint8]]] | None:
+        """Return which bits of what a row writes depend on bits with a label, or None if it cannot be carried out."""
+        row = row.copy()
+        is_comparison = "comparison" in SPEC_OF_OP[int(row["op"][0])].fields
+        if is_comparison:
+            row["comparison"] = 0  # LT: that two are equal hardly happens
+        written = list(_pieces(writes))
+        changed = [np.zeros(piece.stop - piece.start, np.uint8) for piece in written]
+        for others in self._others if int(row["op"][0]) in _SELECTIONS else self._others[:1]:
+            first = None
+            for content in (None, *_CONTENTS):
+                ub = others.copy()
+                for piece in _pieces(reads) if content is not None else ():
+                    bits = np.where(self._label[piece] != 0, self._bits[piece], 0).astype(np.uint8)
+                    ub[piece] = ub[piece] & ~bits | np.uint8(content or 0) & bits
+                if not self._run(row, ub):
+                    return None
+                first = ub if first is None else first
+                for bits, piece in zip(changed, written, strict=True):
+                    bits |= ub[piece] ^ first[piece]
+        item = _result_bytes(row)
+        found = []
+        for bits, piece in zip(changed, written, strict=True):
+            if not is_comparison:
+                whole = -(-len(bits) // item) * item
+                touched = np.zeros(whole, np.bool_)
+                touched[: len(bits)] = bits != 0
+                bits = np.where(np.repeat(touched.reshape(-1, item).any(1), item)[: len(bits)], 0xFF, 0).astype(
+                    np.uint8
+                )
+            found.append((piece, bits))
+        return found
+
+    def _run(self, row: np.ndarray, ub: npt.NDArray[np.uint8]) -> bool:
+        none = np.zeros(0, np.uint8)
+        floats = np.zeros(0, np.float32)
+        bad = run_rows(
+            row, 0, 1, none, none, floats, floats, floats, ub, none, none,
+            np.zeros(CONFIG_LENGTH, np.int64), np.zeros(8192, np.float64), np.zeros(8192, np.float32),
+            np.zeros(SINK_LENGTH, np.int64), np.zeros((0, 4), np.int64), none,
+        )  # fmt: skip
+        return int(bad) < 0
+
+    def _merge(self, labels: Iterable[int]) -> int:
+        """Let findings whose bytes meet share what becomes of them; return their label."""
+        roots = {self._root(label) for label in labels if label}
+        first = min(roots)
+        for root in roots:
+            self._used[first] |= self._used[root]
+            self._same_as[root] = first
+        return first
+
+    def _root(self, label: int) -> int:
+        while self._same_as[label] != label:
+            label = self._same_as[label]
+        return label
+
+
+def _pieces(boxes: _Boxes) -> Iterator[slice]:
+    for start, length, repeats, step in boxes:
+        if repeats > 1 and step == length:
+            yield slice(start, start + repeats * length)
+            continue
+        for at in range(repeats):
+            yield slice(start + at * step, start + at * step + length)
+
+
+def _ordinary(size: int) -> npt.NDArray[np.uint8]:
+    """Return bytes that are numbers of moderate size in every type, of both signs, with no byte 0."""
+    rng = np.random.default_rng(0)
+    content = rng.integers(1, 256, size, dtype=np.uint8)
+    content[1::2] = rng.integers(0x3A, 0x40, size // 2, dtype=np.uint8) | rng.choice(
+        np.array([0, 0x80], np.uint8), size // 2
+    )
+    return content
+
+
+def _result_bytes(row: np.ndarray) -> int:
+    field = "dst_dtype" if "dst_dtype" in SPEC_OF_OP[int(row["op"][0])].fields else "dtype"
+    return max(int(ITEM_BYTES_OF_CODE[int(row[field][0])]), 1)

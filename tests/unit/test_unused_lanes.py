@@ -1,0 +1,150 @@
+"""Unwritten bytes of UB behind the end of a tile: notes where nothing that leaves UB depends on them."""
+
+from __future__ import annotations
+
+import pytest
+
+from npu_sim.engines.hazards import run_hazards
+from npu_sim.isa.op import Data, Space
+from npu_sim.memory.gm import GlobalMemory
+from npu_sim.products import get_product
+from npu_sim.program.builder import ProgramBuilder
+from npu_sim.program.finding_codes import CODES
+from npu_sim.program.violation import Kind
+
+CHIP = get_product("910b")
+A, B, C, D, BITS = 0, 1024, 2048, 3072, 4096
+FLOATS = {"dtype": Data.FP32}
+OF_TWO = {
+    "repeat": 1, "dst_blk_stride": 1, "src0_blk_stride": 1, "src1_blk_stride": 1, "dst_rep_stride": 8,
+    "src0_rep_stride": 8, "src1_rep_stride": 8,
+}  # fmt: skip
+LT, EQ = 0, 2
+
+
+class Program:
+    """Rows on a vector core; areas of UB are filled from memory and stored to it by numbers of floats."""
+
+    def __init__(self):
+        self.emit = ProgramBuilder(CHIP)
+        self._gm = GlobalMemory()
+        for name, is_output in (("y", True), ("x", False)):
+            self._gm.add(name, 4096, is_output=is_output, initialised=not is_output)
+
+    def _move(self, count, **places):
+        self.emit.data_copy_pad(
+            block_count=1, block_len=4 * count, src_gap=0, dst_gap=0, left_padding=0, right_padding=0, value_bits=0,
+            **FLOATS, **places,
+        )  # fmt: skip
+
+    def fill(self, area, count):
+        source = self._gm.tensors[1].address
+        self._move(count, dst_space=Space.UB, dst=area, src_space=Space.GM, src=source, tensor=1)
+
+    def store(self, area, count):
+        self._move(count, dst_space=Space.GM, dst=0, src_space=Space.UB, src=area, tensor=0)
+
+    def kinds(self):
+        """Return the kinds of findings of unwritten bytes, in their order."""
+        found = run_hazards(self.emit.launch(self._gm, core_kind="vector"), CHIP, outputs=())
+        return [one.kind for one in found if one.kind.value.startswith("ErrorRead2")]
+
+
+NOTE, ERROR = Kind.READ_UNUSED, Kind.READ_UNINITIALISED
+
+
+def rounded_up(stored):
+    """Fill 20 floats, compute with 64, store ``stored``."""
+    program = Program()
+    program.fill(A, 24)
+    program.emit.exp(dst=B, src=A, count=64, **FLOATS)
+    program.emit.add(dst=C, src0=B, src1=A, count=64, **FLOATS)
+    program.store(C, stored)
+    return program.kinds()
+
+
+def test_lanes_behind_the_tile_are_notes_unless_one_is_stored():
+    assert rounded_up(24) == [NOTE, NOTE]
+    assert rounded_up(25) == [ERROR, ERROR]
+    assert CODES[NOTE].severity == "advice"
+
+
+def test_a_sum_over_the_lanes_uses_them():
+    for mask, kind in ((24, []), (25, [ERROR])):
+        program = Program()
+        program.fill(A, 24)
+        program.emit.reduce_repeat(
+            dst=B, src=A, mask=mask, repeat=1, dst_rep_stride=1, src_blk_stride=1, src_rep_stride=8, **FLOATS
+        )
+        program.store(B, 1)
+        assert program.kinds() == kind
+
+
+def selected(comparison, stored):
+    """Compare 20 written floats and 44 others, take one of two numbers for each, store ``stored``."""
+    program = Program()
+    for area, count in ((A, 20), (B, 64), (C, 64), (D, 64)):
+        program.fill(area, count)
+    program.emit.compare(
+        dst=BITS, src0=A, src1=B, comparison=comparison, repeat=1, src0_blk_stride=1, src1_blk_stride=1,
+        src0_rep_stride=8, src1_rep_stride=8, **FLOATS,
+    )  # fmt: skip
+    program.emit.select(dst=A, src0=C, src1=D, src2=BITS, src2_rep_stride=1, **FLOATS, **OF_TWO)
+    program.store(A, stored)
+    return program.kinds()
+
+
+@pytest.mark.parametrize("comparison", [LT, EQ])
+def test_bits_of_comparisons_are_told_apart(comparison):
+    # 20 bits are two bytes and a half; the copy fills whole blocks of 8
+    assert selected(comparison, 20) == [NOTE]
+    assert selected(comparison, 24) == [NOTE]
+    assert selected(comparison, 25) == [ERROR]
+
+
+@pytest.mark.parametrize("unwritten", [A, B])
+def test_a_choice_may_take_either_side(unwritten):
+    program = Program()
+    program.fill({A: B, B: A}[unwritten], 64)
+    program.fill(BITS, 8)
+    program.emit.select(dst=D, src0=A, src1=B, src2=BITS, src2_rep_stride=1, **FLOATS, **OF_TWO)
+    program.store(D, 1)
+    assert program.kinds() == [ERROR]
+
+
+def test_findings_whose_bytes_meet_share_their_fate():
+    for stored, kind in ((0, NOTE), (1, ERROR)):
+        program = Program()
+        program.emit.abs(dst=C, src=A, count=8, **FLOATS)
+        program.emit.abs(dst=D, src=B, count=8, **FLOATS)
+        program.emit.max(dst=C, src0=C, src1=D, count=8, **FLOATS)
+        if stored:
+            program.store(C, stored)
+        assert program.kinds() == [kind, kind]
+
+
+def test_what_is_written_anew_depends_on_nothing():
+    program = Program()
+    program.emit.abs(dst=C, src=A, count=8, **FLOATS)
+    program.emit.duplicate(dst=C, count=8, value_bits=0, **FLOATS)
+    program.store(C, 8)
+    assert program.kinds() == [NOTE]
+
+
+def test_offsets_and_what_the_scalar_unit_looks_at_are_used():
+    program = Program()
+    program.fill(B, 64)
+    program.emit.shift_right(dst=C, src=A, count=64, dtype=Data.INT32, value_bits=30)
+    program.emit.gather(dst=D, src0=B, src1=C, src_bytes=256, count=64, **FLOATS)
+    assert program.kinds() == [ERROR]
+    program = Program()
+    program.emit.abs(dst=C, src=A, count=8, **FLOATS)
+    program.emit.scalar_load(src_space=Space.UB, src=C, dtype=Data.FP32, tensor=-1)
+    assert program.kinds() == [ERROR]
+
+
+def test_a_later_reader_of_the_same_bytes_decides():
+    program = Program()
+    program.emit.abs(dst=C, src=A, count=8, **FLOATS)
+    program.store(A, 8)
+    assert program.kinds() == [ERROR, ERROR]
