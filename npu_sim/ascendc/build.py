@@ -60,6 +60,11 @@ _CHANGED = re.compile(r"changes meaning of")
 """How g++ refuses a member with the name of what the class has used before, which clang takes, and g++ if told so."""
 _DIED = re.compile(r"internal compiler error")
 """Of g++ where a constant that a template declares is an argument of another template by reference."""
+_DEFAULT_TILING = re.compile(r"npusim_default_tiling\W+was not declared")
+_NO_TILING = (
+    "\nGET_TILING_DATA must find the structure of the tiling: name it by REGISTER_TILING_DEFAULT or "
+    "GET_TILING_DATA_WITH_STRUCT, or keep the header that defines it in op_host beside op_kernel, or in a directory of include="
+)
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
@@ -331,4 +336,5 @@ def _directory() -> Path:
 
 def _told(message: str, place: Path) -> str:
     """Return a compiler's message without the paths of the directory it ran in."""
-    return message.replace(f"{place}/", "")
+    text = message.replace(f"{place}/", "")
+    return f"{text}{_NO_TILING}" if _DEFAULT_TILING.search(text) else text

@@ -59,12 +59,15 @@ _OF_MATMUL = (
 
 
 API, MATMUL = "kernel_operator.h", "lib/matmul_intf.h"
+_PARTS_OF = {MATMUL: (API, "npusim/matmul.h")}
+"""What headers of a part include in place of the public one, of whose name a project may have its own."""
 
 
 @cache
 def forwarded() -> dict[str, str]:
     """Return by the name of each such header the one that it stands for."""
     found = {f"{name}.h": MATMUL for name in _OF_MATMUL}
+    found["adv_api/kernel_tiling.h"] = "kernel_tiling/kernel_tiling.h"
     for folder, names in _PARTS.items():
         for name in names.split():
             found[f"{folder}/{name}.h".lstrip("/")] = API
@@ -74,4 +77,7 @@ def forwarded() -> dict[str, str]:
 @cache
 def forwarding_headers() -> dict[str, str]:
     """Return their texts by name."""
-    return {name: f'#pragma once\n#include "{target}"\n' for name, target in forwarded().items()}
+    return {
+        name: "".join(("#pragma once\n", *(f'#include "{part}"\n' for part in _PARTS_OF.get(target, (target,)))))
+        for name, target in forwarded().items()
+    }

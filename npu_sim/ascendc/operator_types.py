@@ -55,7 +55,9 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _CLASS = re.compile(r"\bclass\s+(\w+)\s*(?:final\s*)?:\s*public\s+(?:ops::)?OpDef\b")
 _TENSOR = re.compile(r"\bthis\s*->\s*(Input|Output)\s*\(\s*\"(\w+)\"\s*\)(.*?);", re.DOTALL)
 _USED = re.compile(r"\b(?:ORIG_DTYPE|DTYPE|FORMAT)_([A-Z][A-Z0-9_]*)\b")
-_DEFINE = re.compile(r"#[ \t]*define[ \t]+((?:ORIG_DTYPE|DTYPE|FORMAT)_\w+)")
+_DEFINE, _UNDEFINE = (
+    re.compile(rf"#[ \t]*{word}[ \t]+((?:ORIG_DTYPE|DTYPE|FORMAT)_\w+)") for word in ("define", "undef")
+)
 _SUFFIX = re.compile(r"_?(?:gm|addr)\Z", re.IGNORECASE)
 
 
@@ -283,9 +285,13 @@ def type_macros(
 
 
 def _defined(texts: Sequence[str], defines: Sequence[str]) -> set[str]:
-    """Return the macros of types that texts define: one behind ``#ifndef DTYPE_X`` is for builds without that."""
-    living = (without_dead_branches(without_text(text), defines) for text in texts if _DEFINE.search(text))
-    return {name for text in living for name in _DEFINE.findall(text)}
+    """Return the macros of types that texts define: one behind ``#ifndef DTYPE_X`` is for builds without that.
+
+    One that a text undefines is the build's, whatever the text makes of it then.
+    """
+    living = [without_dead_branches(without_text(text), defines) for text in texts if _DEFINE.search(text)]
+    undefined = {name for text in living for name in _UNDEFINE.findall(text)}
+    return {name for text in living for name in _DEFINE.findall(text)} - undefined
 
 
 def _guards(definition: Definition | None, typed: set[str]) -> list[str]:

@@ -99,6 +99,23 @@ extern "C" __global__ __aicore__ void casts(GM_ADDR x, GM_ADDR h, GM_ADDR n) {
   copy_ubuf_to_gm(h, p.at<void>(512), 0, 1, 8, 0, 0);
   copy_ubuf_to_gm(n, p.at<void>(1024), 0, 1, 32, 0, 0);
 }
+// two halves between others, each in a block of its own; rows of 3 bytes on 5, with what is set
+extern "C" __global__ __aicore__ void spread(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  Places p;
+  copy_gm_to_ubuf(p.at<void>(0), x, 0, 1, 1, 0, 0);
+  set_mov_pad_val(0x1234);
+  copy_gm_to_ubuf_align_b16(p.at<void>(64), x, 0, 2, 6, 2, 1, 2, 0);
+  BOTH(MTE2, V);
+  vbrcb(p.at<uint16_t>(1024), p.at<uint16_t>(0), 2, 16, 1);
+  set_mask_norm();
+  set_vector_mask((uint64_t)0, (uint64_t)0xFFFF);
+  vconv_s162f32(p.at<float>(512), p.at<int16_t>(0), 1, 1, 1, 8, 4);
+  BOTH(V, MTE3);
+  copy_ubuf_to_gm(y, p.at<void>(1024), 0, 8, 1, 1, 0);
+  copy_ubuf_to_gm((__gm__ uint8_t*)y + 256, p.at<void>(64), 0, 1, 2, 0, 0);
+  copy_ubuf_to_gm(z, p.at<void>(512), 0, 1, 2, 0, 0);
+}
 extern "C" __global__ __aicore__ void refused(GM_ADDR x, int what) {
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
   Places p;
@@ -107,7 +124,6 @@ extern "C" __global__ __aicore__ void refused(GM_ADDR x, int what) {
   if (what == 2) scatter_vnchwconv_b32(VA1, VA2, 1, 0, 0);
   if (what == 4) { SetAtomicMax<float>(); SetAtomicType<half>(); }
   if (what == 5) { SetAtomicType<half>(); SetAtomicAdd<float>(); }
-  if (what == 3) copy_gm_to_ubuf_align_b32(p.at<void>(0), x, 0, 1, 4, 0, 7, 0, 0);
 }
 """
 
@@ -133,6 +149,16 @@ def test_copies_count_blocks_and_aligned_ones_bytes_of_global_memory(source):
     assert np.array_equal(y, np.concatenate([np.append(row, np.zeros(16, np.uint8)) for row in rows]))
     assert np.array_equal(z[:128].reshape(4, 32)[:, :24], rows)
     assert np.array_equal(z[128:].reshape(2, 32), [x[:32], x[96:128]])
+
+
+def test_elements_are_spread_and_rows_padded_by_what_is_set(source):
+    x = np.arange(16, dtype=np.int16) - 4
+    y, z = np.zeros(160, np.int16), np.zeros(16, np.float32)
+    call(source, "spread", x, y, z, findings=False)
+    assert np.array_equal(y[:128].reshape(8, 16), np.repeat(x[:8], 16).reshape(8, 16))
+    rows = y[128:].reshape(2, 16)[:, :6]
+    assert np.array_equal(rows, [[0x1234] * 2 + list(x[at : at + 3]) + [0x1234] for at in (0, 4)])
+    assert np.array_equal(z, x)
 
 
 def test_vector_instructions_take_the_mask_that_is_set(source):
@@ -175,7 +201,6 @@ def test_conversions(source):
         ("910b", 1, "AscendCUtils::SetOverflow must leave the mode in which the cores begin, 1"),
         ("310p", 0, "AscendCUtils::SetOverflow must leave the mode in which the cores begin, 0"),
         ("910b", 2, "scatter_vnchwconv must name pairs of registers, not VA1 and VA2"),
-        ("910b", 3, "copy_gm_to_ubuf_align_b32 is modelled without padding"),
         ("910b", 4, "SetAtomicType must be the type of atomic stores that is set, not change it"),
     ],
 )

@@ -9,6 +9,7 @@
 #include "npusim/dropout.h"
 #include "npusim/image_layouts.h"
 #include "npusim/norms.h"
+#include "npusim/nz_in_ub.h"
 #include "npusim/pads.h"
 #include "npusim/patterns.h"
 #include "npusim/pool.h"

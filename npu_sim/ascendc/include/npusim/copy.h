@@ -57,6 +57,16 @@ struct Nd2NzParams {
       : ndNum(matrices), nValue(rows), dValue(columns), srcNdMatrixStride(source_matrix), srcDValue(source_row),
         dstNzC0Stride(column_step), dstNzNStride(row_step), dstNzMatrixStride(matrix_step) {}
 };
+
+struct Nz2NdParamsFull {
+  uint16_t ndNum = 1, nValue = 0, dValue = 0, srcNdMatrixStride = 1, srcNStride = 0, dstDStride = 0;
+  uint16_t dstNdMatrixStride = 1;
+  Nz2NdParamsFull() = default;
+  Nz2NdParamsFull(uint16_t matrices, uint16_t rows, uint16_t columns, uint16_t source_matrix, uint16_t source_column,
+                  uint16_t row, uint16_t matrix)
+      : ndNum(matrices), nValue(rows), dValue(columns), srcNdMatrixStride(source_matrix), srcNStride(source_column),
+        dstDStride(row), dstNdMatrixStride(matrix) {}
+};
 }  // namespace AscendC
 
 namespace npusim {
@@ -120,6 +130,12 @@ template <class T, class D, class S> inline void copy_count(Here here, const D& 
 }
 }  // namespace npusim
 
+namespace npusim {
+template <class T>
+void nd_to_nz_in_ub(Here here, const LocalTensor<T>& dst, const GlobalTensor<T>& src,
+                    const AscendC::Nd2NzParams& p);  // nz_in_ub.h
+}  // namespace npusim
+
 namespace AscendC {
 
 // One overload for each pair of places.
@@ -150,8 +166,9 @@ template <class T>
 inline void DataCopy(const LocalTensor<T>& dst, const GlobalTensor<T>& src, const Nd2NzParams& p,
                      Here here = Here::now()) {
   npusim::checked(here, src, "DataCopy");
+  if (dst.space() == npusim::space::UB) return npusim::nd_to_nz_in_ub(here, dst, src, p);
   if (dst.space() != npusim::space::L1)
-    npusim::refuse(here, "DataCopy with Nd2NzParams must go to L1, not to %s", npusim::space_name(dst.space()));
+    npusim::refuse(here, "DataCopy with Nd2NzParams must go to L1 or UB, not to %s", npusim::space_name(dst.space()));
   npusim::emit_nd2nz(here, dst.address, src.address(), npusim::moved<T>(), p.ndNum, p.nValue, p.dValue,
                      int64_t(p.srcNdMatrixStride), p.srcDValue, p.dstNzC0Stride, p.dstNzNStride, p.dstNzMatrixStride,
                      src.tensor);

@@ -245,14 +245,9 @@ inline void Fill(const LocalTensor<T>& dst, const InitConstValueParams<T>& p, He
 }  // namespace AscendC
 
 namespace npusim {
-// `bias`: where the sums begin in the bias table; -1: with 0, or with what is in L0C.
-template <class C, class A, class B>
-inline void multiply_matrices(Here here, const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b,
-                              const AscendC::MmadParams& p, int64_t bias) {
-  static_assert(std::is_same_v<A, B>, "Mmad of two operand types is not modelled");
-  static_assert(std::is_same_v<C, std::conditional_t<std::is_same_v<A, int8_t>, int32_t, float>>,
-                "Mmad is modelled of int8_t into int32_t, and of other types into float");
-  if (!has_cube()) return;
+template <class C, class A>
+inline void multiply_alike(Here here, const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<A>& b,
+                           const AscendC::MmadParams& p, int64_t bias) {
   auto expect = [&](int64_t in, int64_t wanted, const char* what) {
     if (in != wanted) refuse(here, "Mmad %s must be in %s, not in %s", what, space_name(wanted), space_name(in));
   };
@@ -264,6 +259,17 @@ inline void multiply_matrices(Here here, const LocalTensor<C>& c, const LocalTen
   if (bias < 0) emit_mmad(here, c.address, a.address, b.address, number<A>(), p.m, p.n, p.k, init | align);
   else emit_mmad_bias(here, c.address, a.address, b.address, bias, number<A>(), p.m, p.n, p.k, align);
   behind_unit_mmad(here, c.address, p.unitFlag == 3);
+}
+// `bias`: where the sums begin in the bias table; -1: with 0, or with what is in L0C.
+template <class C, class A, class B>
+inline void multiply_matrices(Here here, const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b,
+                              const AscendC::MmadParams& p, int64_t bias) {
+  if (!has_cube()) return;
+  // a kernel may choose by its tiling between products of which this machine has one
+  if constexpr (!std::is_same_v<A, B> || !std::is_same_v<C, std::conditional_t<std::is_same_v<A, int8_t>, int32_t, float>>)
+    return refuse(here, "Mmad is modelled of int8_t into int32_t and of other types into float, each of two alike");
+  else
+    multiply_alike(here, c, a, b, p, bias);
 }
 }  // namespace npusim
 

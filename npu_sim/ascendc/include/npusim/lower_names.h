@@ -186,6 +186,22 @@ NPUSIM_LOWER_EXTREME(vcmin, WholeReduceMin)
 #undef NPUSIM_LOWER_EXTREME
 #endif
 
+// What each block holds: an element of 16 or 32 bits.
+template <class T>
+inline void vbrcb(T* dst, const T* src, uint16_t dst_block, uint16_t dst_step, uint8_t repeats,
+                  npusim::Here here = npusim::Here::now()) {
+  AscendC::Brcb(npusim::at_pointer(dst), npusim::at_pointer(src), repeats, AscendC::BrcbRepeatParams(dst_block, dst_step),
+                here);
+}
+template <class T> inline void set_cmpmask(T* bits, npusim::Here here = npusim::Here::now()) {
+  AscendC::SetCmpMask(npusim::at_pointer(bits), here);
+}
+// By the bits of an element.
+inline void set_mov_pad_val(uint64_t bits) {
+  npusim::self->pads = true;
+  npusim::self->pad_bits = int64_t(bits);
+}
+
 #define NPUSIM_LOWER_CAST(name, From, To, MODE)                                                                       \
   inline void vconv_##name(To* dst, const From* src, uint8_t repeats, uint16_t dst_block, uint16_t src_block,         \
                            uint8_t dst_step, uint8_t src_step, npusim::Here here = npusim::Here::now()) {             \
@@ -201,7 +217,24 @@ NPUSIM_LOWER_CAST(f322s32c, float, int32_t, CEIL)
 NPUSIM_LOWER_CAST(f322s32f, float, int32_t, FLOOR)
 NPUSIM_LOWER_CAST(f322s32r, float, int32_t, RINT)
 NPUSIM_LOWER_CAST(f322s32z, float, int32_t, TRUNC)
+NPUSIM_LOWER_CAST(f162s32a, half, int32_t, ROUND)
+NPUSIM_LOWER_CAST(f162s32c, half, int32_t, CEIL)
+NPUSIM_LOWER_CAST(f162s32f, half, int32_t, FLOOR)
+NPUSIM_LOWER_CAST(f162s32r, half, int32_t, RINT)
+NPUSIM_LOWER_CAST(f162s32z, half, int32_t, TRUNC)
+NPUSIM_LOWER_CAST(f162s8, half, int8_t, NONE)
+NPUSIM_LOWER_CAST(f162u8, half, uint8_t, NONE)
+NPUSIM_LOWER_CAST(s82f16, int8_t, half, NONE)
+NPUSIM_LOWER_CAST(u82f16, uint8_t, half, NONE)
 #if __NPU_ARCH__ == 2201
+NPUSIM_LOWER_CAST(f162s8z, half, int8_t, TRUNC)
+NPUSIM_LOWER_CAST(f162s16r, half, int16_t, RINT)
+NPUSIM_LOWER_CAST(s162f16, int16_t, half, NONE)
+NPUSIM_LOWER_CAST(s162f32, int16_t, float, NONE)
+NPUSIM_LOWER_CAST(f322s16r, float, int16_t, RINT)
+NPUSIM_LOWER_CAST(s322s16, int32_t, int16_t, NONE)
+NPUSIM_LOWER_CAST(f322f32r, float, float, RINT)
+NPUSIM_LOWER_CAST(bf162s32z, bfloat16_t, int32_t, TRUNC)
 NPUSIM_LOWER_CAST(f322f16r, float, half, RINT)
 NPUSIM_LOWER_CAST(bf162f32, bfloat16_t, float, NONE)
 NPUSIM_LOWER_CAST(f322bf16r, float, bfloat16_t, RINT)
@@ -231,10 +264,9 @@ inline void copy_ubuf_to_ubuf(void* dst, const void* src, uint8_t, uint16_t coun
   inline void copy_gm_to_ubuf_align_b##bits(void* dst, const void* src, uint8_t, uint16_t count, uint32_t length,     \
                                             uint8_t left, uint8_t right, uint32_t src_gap, uint32_t dst_gap,          \
                                             npusim::Here here = npusim::Here::now()) {                                \
-    if (left || right) npusim::refuse(here, "copy_gm_to_ubuf_align_b" #bits " is modelled without padding");          \
     AscendC::DataCopyPad(npusim::at_pointer((const Element*)dst), npusim::at_place((const Element*)src),              \
                          AscendC::DataCopyExtParams(count, length, src_gap, dst_gap, 0),                              \
-                         AscendC::DataCopyPadExtParams<Element>(), here);                                             \
+                         AscendC::DataCopyPadExtParams<Element>(false, left, right, Element{}), here);                \
   }                                                                                                                   \
   inline void copy_ubuf_to_gm_align_b##bits(void* dst, const void* src, uint8_t, uint16_t count, uint32_t length,     \
                                             uint8_t, uint8_t, uint32_t src_gap, uint32_t dst_gap,                     \

@@ -2,11 +2,16 @@
 #pragma once
 #include "npusim/reduce.h"
 
+namespace AscendC {
+// The part of UB that calls may use for themselves, at the end of 192 KB on A2 and A3 and of 256 KB on the others.
+constexpr int32_t TMP_UB_SIZE = 8192, TMP_UB_OFFSET = (__NPU_ARCH__ == 2201 ? 196608 : 262144) - TMP_UB_SIZE;
+}  // namespace AscendC
+
 namespace npusim {
 
-// The part of UB that calls may use for themselves, and at its end CmpMask, the register of bits. ASSUMED: bits of lanes
-// that the mask leaves out are those of the comparison too.
-constexpr int64_t TEMPORARY_BYTES = 8192, REGISTER_BYTES = 32;
+// At the end of that part CmpMask, the register of bits. ASSUMED: bits of lanes that the mask leaves out are those of the
+// comparison too.
+constexpr int64_t TEMPORARY_BYTES = AscendC::TMP_UB_SIZE, REGISTER_BYTES = 32;
 inline int64_t temporary_area(Here here) {
   int64_t at = control->ub_bytes - TEMPORARY_BYTES;
   if (self->pipe && !self->at_end) {

@@ -161,7 +161,13 @@ inline constexpr auto Ceil(A value, B by) {
 }
 template <class A, class B> inline constexpr auto CeilDivision(A value, B by) { return (value + by - 1) / by; }
 template <class A, class B> inline constexpr auto AlignUp(A value, B by) { return (value + by - 1) / by * by; }
-// A kernel's own functions of these names are preferred, as they need no conversion to a class.
+// Those of a kernel's own that have these names are preferred, as they take no pack.
+template <class T, class... None> inline constexpr T Align(T value, T by) { return (value + by - 1) / by * by; }
+template <class T, class... None> inline constexpr T AlignDown(T value, T by) { return value / by * by; }
+template <class T, class... None> inline constexpr T CeilT(T value, T by) { return (value + by - 1) / by; }
+template <class T, class... None> inline constexpr T MaxValue(T a, T b) { return a > b ? a : b; }
+template <class T, class... None> inline constexpr T MinValue(T a, T b) { return a < b ? a : b; }
+// As they need no conversion to a class.
 inline constexpr int64_t CeilDiv(npusim::Whole value, npusim::Whole by) { return CeilDivision(value.value, by.value); }
 inline constexpr int64_t CeilAlign(npusim::Whole value, npusim::Whole by) { return AlignUp(value.value, by.value); }
 

@@ -25,7 +25,7 @@
 #define __simd_callee__
 #define __forceinline__
 #define __no_simd_vf_fusion__
-#define __tiling_data_ptr__
+#define __tiling_data_ptr__ const
 #ifndef GM_ADDR
 #define GM_ADDR uint8_t*
 #endif

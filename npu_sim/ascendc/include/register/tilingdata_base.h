@@ -27,16 +27,15 @@ inline void save_tiling(const char* name, void* buffer, size_t room, const void*
     void SaveToBuffer(void* buffer, size_t room) const {              \
       npusim::save_tiling(#name, buffer, room, this, sizeof(*this));  \
     }
+// A semicolon behind a field may be left out.
 #define TILING_DATA_FIELD_DEF(type, field)        \
   type field;                                     \
   void set_##field(type value) { field = value; } \
-  type get_##field() const { return field; }      \
-  static_assert(true, "takes the semicolon behind it")
+  type get_##field() const { return field; }
 #define TILING_DATA_FIELD_DEF_ARR(type, count, field)                              \
   type field[count];                                                               \
   void set_##field(const type* values) { memcpy(field, values, sizeof(field)); }   \
-  const type* get_##field() const { return field; }                                \
-  static_assert(true, "takes the semicolon behind it")
-#define TILING_DATA_FIELD_DEF_STRUCT(type, field) type field
+  const type* get_##field() const { return field; }
+#define TILING_DATA_FIELD_DEF_STRUCT(type, field) type field;
 #define END_TILING_DATA_DEF }
 #define REGISTER_TILING_DATA_CLASS(op, name)
