@@ -63,7 +63,8 @@ _DIED = re.compile(r"internal compiler error")
 _DEFAULT_TILING = re.compile(r"npusim_default_tiling\W+was not declared")
 _NO_TILING = (
     "\nGET_TILING_DATA must find the structure of the tiling: name it by REGISTER_TILING_DEFAULT or "
-    "GET_TILING_DATA_WITH_STRUCT, or keep the header that defines it in op_host beside op_kernel, or in a directory of include="
+    "GET_TILING_DATA_WITH_STRUCT, or keep the header that defines it in op_host beside op_kernel or in a directory of "
+    "include="
 )
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}

@@ -37,7 +37,7 @@ CODES: dict[Kind, Code] = {
         "load the new tile before, or start the sum with cmatrixInitVal",
     ),
     Kind.READ_UNUSED: Code(
-        "advice", "initcheck", "Reads bytes that nothing has written for it, and nothing that is stored depends on them",
+        "advice", "initcheck", "Reads bytes that nothing has written for it and that nothing that is stored depends on",
         "nothing has to be done; fill them if a later k, m or store takes them in",
     ),
     Kind.READ_BY_OFFSETS: Code(

@@ -15,7 +15,8 @@ require_compiler()
 BLOCKS = """
 #include "kernel_operator.h"
 using namespace AscendC;
-template <class T> void both(GM_ADDR x, GM_ADDR y, GM_ADDR z, int32_t rows, int32_t columns, int32_t pitch, int32_t step) {
+template <class T> void both(GM_ADDR x, GM_ADDR y, GM_ADDR z, int32_t rows, int32_t columns, int32_t pitch,
+                             int32_t step) {
   TPipe pipe; TBuf<TPosition::VECCALC> buffer;
   pipe.InitBuffer(buffer, 65536);
   LocalTensor<T> ub = buffer.Get<T>();
@@ -29,8 +30,8 @@ template <class T> void both(GM_ADDR x, GM_ADDR y, GM_ADDR z, int32_t rows, int3
   DataCopy(out, ub, rows * padded);
   DataCopy(back, ub, Nz2NdParamsFull(1, rows, padded, 0, rows, padded, 0));
 }
-extern "C" __global__ __aicore__ void blocks(GM_ADDR x, GM_ADDR y, GM_ADDR z, int32_t rows, int32_t columns, int32_t pitch,
-                                             int32_t step, int32_t bytes) {
+extern "C" __global__ __aicore__ void blocks(GM_ADDR x, GM_ADDR y, GM_ADDR z, int32_t rows, int32_t columns,
+                                             int32_t pitch, int32_t step, int32_t bytes) {
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
   if (bytes == 2) both<half>(x, y, z, rows, columns, pitch, step);
   else both<float>(x, y, z, rows, columns, pitch, step);
