@@ -21,7 +21,6 @@ from npu_sim.program.violation import Violation
 from npu_sim.report.explain import Explanation
 from npu_sim.report.record import count_of
 
-
 _Found = TypeVar("_Found", bound=Violation)
 
 
