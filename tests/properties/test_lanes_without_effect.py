@@ -131,4 +131,5 @@ def test_what_is_told_to_be_without_effect_has_none(seed):
         x = rng.standard_normal(512).astype(np.float32)
         results = [_stored(rows, content, x) for content in CONTENTS]
         assert all(np.array_equal(results[0], other) for other in results[1:])
-    assert kept and dismissed
+    assert kept
+    assert dismissed
