@@ -128,7 +128,7 @@ def run_hazards(
     def rows_of(launch: int, core: int) -> np.ndarray:
         return join_rows([source(launch, phase, core) for phase in range(sequence[launch].phase_count)])
 
-    found = as_notes(checker.violations(source), rows_of, product)
+    found = as_notes(checker.violations(source), rows_of, product, lambda launch: sequence[launch].core_count)
     if outputs is None:
         births = checker.shadow.births
         filled = [tensor.index for tensor in gm.tensors if tensor.is_output and births[tensor.index]]

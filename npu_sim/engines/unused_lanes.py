@@ -42,7 +42,7 @@ _PLACES = by_opcode(_places, dtype=np.bool_)
 """Whether data says where results lie."""
 
 
-def unused(found: Sequence[Violation], rows: np.ndarray, product: Product) -> list[bool]:
+def unused(found: Sequence[Violation], rows: np.ndarray, product: Product, *, others: bool = False) -> list[bool]:
     """Return which findings of unwritten or stale bytes of UB nothing depends on.
 
     Parameters
@@ -52,19 +52,21 @@ def unused(found: Sequence[Violation], rows: np.ndarray, product: Product) -> li
     rows : INSTR[n]
         All of the core.
     product : Product
+    others : bool
+        Whether to follow all other rows too that read bytes which nothing has written; the last of the result is
+        whether nothing depends on any of those, and no other space is read so that it might be one of theirs.
     """
+    nothing = [False] * (len(found) + others)
     if len(rows) > ROWS:
-        return [False] * len(found)
+        return nothing
     rows = rows.copy()
     issue(rows, len(rows), np.zeros(CORE_STATE_LENGTH, np.int64))
     if verify(rows, product):
-        return [False] * len(
-            found
-        )  # rows that nobody vouches for are not carried out, nor are their addresses followed
+        return nothing  # rows that nobody vouches for are not carried out or followed
     starts: dict[int, list[int]] = {}
     for number, violation in enumerate(found):
         starts.setdefault(violation.row, []).append(number)
-    trail = _Trail(len(found), product)
+    trail = _Trail(len(nothing), product)
     runs = empty_runs()
     for at in range(len(rows)):
         count = int(footprint_at(rows, at, runs))
@@ -73,9 +75,15 @@ def unused(found: Sequence[Violation], rows: np.ndarray, product: Product) -> li
         writes: _Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.UB and box[1] != READ]
         for number in starts.get(at, ()):
             trail.begin(number, found[number], reads)
+        if others and at not in starts:
+            if any(box[0] not in (Space.UB, Space.GM) and box[1] == READ for box in boxes):
+                trail.use(len(found))
+            trail.begin_unnamed(len(found), reads)
         leaves = any(box[0] != Space.UB and box[1] != READ for box in boxes)
         trail.follow(rows[at : at + 1], at, reads, writes, leaves=leaves)
-    return [not trail.is_used(number) for number in range(len(found))]
+    if others and trail.is_one_used():
+        trail.use(len(found))
+    return [not trail.is_used(number) for number in range(len(nothing))]
 
 
 class _Trail:
@@ -88,12 +96,31 @@ class _Trail:
         self._writer = np.full(size, -1, np.int64)
         self._same_as = list(range(findings + 1))
         self._used = [False] * (findings + 1)
+        self._follows = set[int]()  # labels of what rows without a finding of their own read
         # a choice by other bytes is made both ways
         self._others = (_ordinary(size), np.zeros(size, np.uint8), np.full(size, 0xFF, np.uint8))
         self._core = product.core
 
     def is_used(self, number: int) -> bool:
         return self._used[self._root(number + 1)]
+
+    def is_one_used(self) -> bool:
+        """Return whether one of those is that rows of `begin_unnamed` read as well."""
+        return any(self._used[self._root(label)] for label in self._follows if label)
+
+    def use(self, number: int) -> None:
+        """Take a finding for used."""
+        self._used[self._root(number + 1)] = True
+
+    def begin_unnamed(self, number: int, reads: _Boxes) -> None:
+        """Note all bytes of a row that nothing has written."""
+        for piece in _pieces(reads):
+            unwritten = self._writer[piece] < 0
+            if unwritten.any():
+                labels = self._label[piece]
+                self._follows.update(np.unique(labels[unwritten]).tolist())
+                fresh = unwritten & (labels == 0)
+                labels[fresh], self._bits[piece][fresh] = number + 1, 0xFF
 
     def begin(self, number: int, violation: Violation, reads: _Boxes) -> None:
         """Note the bytes that a finding means."""
@@ -110,7 +137,7 @@ class _Trail:
             self._merge({*np.unique(self._label[span][other]).tolist(), number + 1})
             any_byte |= bool(meant.any() or other.any())
         if not any_byte:
-            self._used[self._root(number + 1)] = True
+            self.use(number)
 
     def follow(self, row: np.ndarray, at: int, reads: _Boxes, writes: _Boxes, *, leaves: bool) -> None:
         """Take one row: what it reads may reach what it writes."""

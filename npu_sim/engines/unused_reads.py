@@ -13,6 +13,7 @@ the rest is a note as well.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
@@ -39,6 +40,8 @@ _FINDINGS = 1000
 """Findings of L1 that are looked into."""
 _CORES = 64
 """Cores whose findings of UB are looked into."""
+_ROWS_FOLLOWED = 1 << 17
+"""Rows of them in all, but for cores that do the same."""
 _UNUSED = (Kind.READ_UNINITIALISED, Kind.READ_STALE)
 _SIDE, _CARRIERS = 16, 256
 _L0 = (Space.L0A, Space.L0B)
@@ -46,7 +49,10 @@ _TABLES = (Space.BT, Space.FB)
 
 
 def as_notes(
-    found: Iterable[Violation], rows_of: Callable[[int, int], np.ndarray], product: Product
+    found: Iterable[Violation],
+    rows_of: Callable[[int, int], np.ndarray],
+    product: Product,
+    cores_of: Callable[[int], int] = lambda launch: 0,
 ) -> list[Violation]:
     """Return findings, those of uninitialised bytes that no Mmad or Fixpipe uses, or no offset need name, as notes.
 
@@ -56,6 +62,8 @@ def as_notes(
     rows_of : callable
         From launch and core to all rows of the core.
     product : Product
+    cores_of : callable
+        From launch to its number of cores, 0 where only those of findings have any.
     """
     result: list[Violation] = []
     looked, rows = 0, lru_cache(maxsize=1)(rows_of)  # findings of a core stand together
@@ -73,23 +81,57 @@ def as_notes(
                 text = f"{violation.detail}, and which no Mmad or Fixpipe uses"
                 violation = replace(violation, kind=Kind.READ_UNUSED, detail=text)
         result.append(violation)
-    _note_lanes(result, rows_of, product)
+    _note_lanes(result, rows_of, product, cores_of)
     return result
 
 
-def _note_lanes(found: list[Violation], rows_of: Callable[[int, int], np.ndarray], product: Product) -> None:
+def _note_lanes(
+    found: list[Violation],
+    rows_of: Callable[[int, int], np.ndarray],
+    product: Product,
+    cores_of: Callable[[int], int],
+) -> None:
     """Make those findings of UB notes on which nothing depends."""
     of_core: dict[tuple[int, int], list[int]] = {}
+    last: dict[int, int] = {}  # by launch, the finding that stands for those that were left out
     for at, violation in enumerate(found):
-        if violation.kind in _UNUSED and violation.space is Space.UB and not violation.left_out:
+        if violation.kind in _UNUSED and violation.space is Space.UB:
             of_core.setdefault((violation.launch, violation.core), []).append(at)
+            if violation.left_out and violation.kind is Kind.READ_UNINITIALISED:
+                last[violation.launch] = at
+    for launch in last:  # they may be of any core
+        of_core |= {(launch, core): of_core.get((launch, core), []) for core in range(cores_of(launch))}
+    followed, left = set[int](), _ROWS_FOLLOWED
+    unknown = {launch for launch in last if not 0 < cores_of(launch) <= _CORES}
+    alike: dict[bytes, list[bool]] = {}
     for (launch, core), places in islice(of_core.items(), _CORES):
-        for at, is_unused in zip(
-            places, unused([found[at] for at in places], rows_of(launch, core), product), strict=True
-        ):
-            if is_unused:
-                text = f"{found[at].detail}, and nothing that leaves UB depends on them"
-                found[at] = replace(found[at], kind=Kind.READ_UNUSED, detail=text)
+        rows, others = rows_of(launch, core), launch in last
+        key = _in_its_buffers(rows) if others and not places else b""
+        answers = alike.get(key)
+        if answers is None:
+            left -= len(rows)
+            answers = unused([found[at] for at in places], rows, product, others=others) if left >= 0 else []
+            if key:
+                alike[key] = answers
+        followed |= {at for at, is_unused in zip(places, answers, strict=False) if is_unused}
+        if others and not (answers and answers[-1]):
+            unknown.add(launch)
+    for at in followed:
+        violation = found[at]
+        if violation.left_out and (violation.launch in unknown or last.get(violation.launch) != at):
+            continue  # of what stands behind it nothing is known
+        text = f"{violation.detail}, and nothing that leaves UB depends on them"
+        found[at] = replace(violation, kind=Kind.READ_UNUSED, detail=text)
+
+
+def _in_its_buffers(rows: np.ndarray) -> bytes:
+    """Return what is the same of cores that do the same in their buffers, with other parts of global memory."""
+    rows = rows.copy()
+    for address, space in (("dst", "dst_space"), ("src0", "src0_space")):
+        rows[address][rows[space] == Space.GM] = 0
+    for label in ("tensor", "tile", "site"):
+        rows[label] = 0
+    return hashlib.sha256(rows.tobytes()).digest()
 
 
 def _is_left_to_offsets(violation: Violation, row: np.void) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from npu_sim.engines.hazards import run_hazards
+from npu_sim.engines.hazards import FINDING_LIMIT, run_hazards
 from npu_sim.isa.op import Data, Space
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
@@ -148,3 +148,16 @@ def test_a_later_reader_of_the_same_bytes_decides():
     program.emit.abs(dst=C, src=A, count=8, **FLOATS)
     program.store(A, 8)
     assert program.kinds() == [ERROR, ERROR]
+
+
+def test_more_of_them_than_are_kept_are_notes_if_all_are():
+    for last_area, kind in ((A, NOTE), (D, ERROR)):
+        program = Program()
+        program.fill(A, 24)
+        for tile in range(FINDING_LIMIT + 100):
+            area = A if tile < FINDING_LIMIT + 50 else last_area  # nothing is in D
+            program.emit.exp(dst=B, src=area, count=64, **FLOATS)
+            program.store(B, 24)
+        kinds = program.kinds()
+        assert set(kinds[:-1]) == {NOTE}
+        assert kinds[-1] == kind
