@@ -21,18 +21,25 @@ from npu_sim.ascendc.matmul_tiling import TCubeTiling, matmul_tiling
 
 if TYPE_CHECKING:
     from npu_sim.ascendc.kernel import SourceKernel, compile
+    from npu_sim.ascendc.operator_host import HostTiling, TilingError, host_tiling
     from npu_sim.ascendc.process import KernelError
     from npu_sim.ascendc.run import Finding, SourceRun
 
 _EXPORTS = {
     "Finding": "npu_sim.ascendc.run",
+    "HostTiling": "npu_sim.ascendc.operator_host",
     "KernelError": "npu_sim.ascendc.process",
     "SourceKernel": "npu_sim.ascendc.kernel",
     "SourceRun": "npu_sim.ascendc.run",
+    "TilingError": "npu_sim.ascendc.operator_host",
     "compile": "npu_sim.ascendc.kernel",
+    "host_tiling": "npu_sim.ascendc.operator_host",
 }
 
-__all__ = ["Finding", "KernelError", "SourceKernel", "SourceRun", "TCubeTiling", "compile", "matmul_tiling"]
+__all__ = [
+    "Finding", "HostTiling", "KernelError", "SourceKernel", "SourceRun", "TCubeTiling", "TilingError", "compile",
+    "host_tiling", "matmul_tiling",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

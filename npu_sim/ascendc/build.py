@@ -7,19 +7,17 @@ only looked at.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from npu_sim._jit import cache_parent, why_not_kept
+from npu_sim._jit import why_not_kept
 from npu_sim.ascendc.branches import without_dead_branches
 from npu_sim.ascendc.control import control_header
 from npu_sim.ascendc.forwarding import forwarding_headers
+from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
 from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
@@ -162,7 +160,7 @@ class Build:
             There is no compiler.
         """
         compiler = find_compiler()
-        return _kept(_directory() / self._digest(compiler), lambda place: self._compile(compiler, place))
+        return kept_program(programs_directory() / self._digest(compiler), lambda place: self._compile(compiler, place))
 
     def _compile(self, compiler: Compiler, place: Path) -> None:
         write_headers(place, self._own_texts())
@@ -230,8 +228,8 @@ class Build:
             include = [f"-I{INCLUDE}", f"-I{place}"]
             compiler.run([*options, *include, "-rdynamic", str(source), "-o", str(place / "kernel"), "-ldl"], "sides.h")
 
-        digest = _digest_of(["sides", compiler.version, str(compiler), *options, *_own_headers()])
-        return _kept(_directory() / digest, make)
+        digest = digest_of(["sides", compiler.version, str(compiler), *options, *_own_headers()])
+        return kept_program(programs_directory() / digest, make)
 
     def _run(self, compiler: Compiler, options: Sequence[str], place: Path, source: str, result: str) -> None:
         """Compile one file of ``place``, in the older standard unless only the newer one takes it."""
@@ -263,7 +261,7 @@ class Build:
         if why_not_kept() is not None:
             return []
         options = [_STANDARD, *_OPTIONS, *_SHARED[: int(shared)], f"-D__NPU_ARCH__={self._product.npu_arch}"]
-        kept = KeptPrefix(compiler, options, self._prefix(), _digest_of(_own_headers()), _directory())
+        kept = KeptPrefix(compiler, options, self._prefix(), digest_of(_own_headers()), programs_directory())
         place = kept.ready(lambda folder: write_headers(folder, ()), (INCLUDE, HOST_INCLUDE))
         return [] if place is None else [f"-I{place}"]
 
@@ -285,26 +283,7 @@ class Build:
     def _digest(self, compiler: Compiler) -> str:
         parts = [compiler.version, str(compiler), *_OPTIONS, self.kernel, str(self.source.path), *self._defines]
         parts += [str(path) for path in self._include]
-        return _digest_of([*parts, *_own_headers(), self._tilings(), *self._own_texts()])
-
-
-def _kept(place: Path, make: Callable[[Path], None]) -> Path:
-    """Return the program that is kept in ``place``, with what ``make`` writes into a directory if there is none yet."""
-    program = place / "kernel"
-    if program.exists():
-        os.utime(place)
-        return program
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix="new-") as name:
-        made = Path(name) / "made"
-        made.mkdir(mode=0o700)
-        make(made)
-        try:
-            made.rename(place)
-        except OSError:  # another process was faster
-            if not program.exists():
-                raise
-    return program
+        return digest_of([*parts, *_own_headers(), self._tilings(), *self._own_texts()])
 
 
 def _own_headers() -> list[str]:
@@ -314,25 +293,10 @@ def _own_headers() -> list[str]:
     return [*made, *(path.read_text(encoding="utf-8") for path in paths)]
 
 
-def _digest_of(parts: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(f"{len(part)}\n{part}".encode(errors="surrogateescape"))
-    return digest.hexdigest()[:32]
-
-
 def _quick_linker(compiler: Compiler) -> list[str]:
     """Return the option for a linker that takes a quarter of the time; none where it is not there."""
     is_own = is_gxx(compiler) and len(compiler.command) == 1  # other options may name a linker
     return ["-fuse-ld=gold"] if is_own and shutil.which("ld.gold") else []
-
-
-@cache
-def _directory() -> Path:
-    """Return where programs are kept: with the other compiled code, else for this process alone."""
-    if why_not_kept() is None:
-        return Path(cache_parent()) / "ascendc"
-    return Path(tempfile.mkdtemp(prefix="npu-sim-"))
 
 
 def _told(message: str, place: Path) -> str:

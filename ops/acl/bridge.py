@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from npu_sim.ascendc.device_facts import facts_of
 from npu_sim.errors import NpuSimError, ProgramError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, use_product
 from npu_sim.report.explain import Recorder, recording
 from ops import aclnn
-from ops.acl.facts import facts_of
 from ops.acl.words import RefusedError, Words
 from ops.aclnn.executor import PhaseOne, accept
 from ops.common.status import AclnnStatus

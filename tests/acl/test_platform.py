@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from npu_sim.ascendc.device_facts import facts_of
 from npu_sim.products import get_product, list_products
 from npu_sim.products.platform_versions import SOC_VERSIONS
-from ops.acl.facts import facts_of
 from tests.acl.library import Library
 
 SOURCE = Path(__file__).parent / "programs" / "platform.cpp"

@@ -121,7 +121,7 @@ def test_names_of_public_headers(tmp_path):
     ascendc.compile(path, kernel="names")(z, tiling=np.full(51, 11, np.int32))
     assert (z == 16 + 3 + 2).all()
     # a product the machine has not is refused where it is called
-    with pytest.raises(KernelError, match="Mmad is modelled of int8_t into int32_t"):
+    with pytest.raises(KernelError, match="Mmad of int4b_t is not modelled"):
         ascendc.compile(path, kernel="four_bits")(z)
 
 

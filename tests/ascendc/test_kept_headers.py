@@ -56,7 +56,7 @@ def keeping(folder):
         return said
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "_directory", lambda: folder)
+        patch.setattr(build, "programs_directory", lambda: folder)
         patch.setattr(build, "why_not_kept", lambda: None)
         patch.setattr(Compiler, "run", watched)
         yield reads

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* In the order in which ops.acl.facts gives them; sizes in bytes. */
+/* In the order in which npu_sim.ascendc.device_facts gives them; sizes in bytes. */
 typedef enum npu_sim_fact {
     NPU_SIM_IS_SPLIT, /* Cube and vector cores are cores of their own */
     NPU_SIM_CUBE_CORES,

@@ -265,11 +265,14 @@ template <class C, class A, class B>
 inline void multiply_matrices(Here here, const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b,
                               const AscendC::MmadParams& p, int64_t bias) {
   if (!has_cube()) return;
-  // a kernel may choose by its tiling between products of which this machine has one
-  if constexpr (!std::is_same_v<A, B> || !std::is_same_v<C, std::conditional_t<std::is_same_v<A, int8_t>, int32_t, float>>)
-    return refuse(here, "Mmad is modelled of int8_t into int32_t and of other types into float, each of two alike");
-  else
-    multiply_alike(here, c, a, b, p, bias);
+  if constexpr (is_int4<A> || is_int4<B>) {  // a kernel may choose by its tiling between products
+    refuse(here, "Mmad of int4b_t is not modelled");
+  } else {
+    static_assert(std::is_same_v<A, B>, "Mmad of two operand types is not modelled");
+    static_assert(std::is_same_v<C, std::conditional_t<std::is_same_v<A, int8_t>, int32_t, float>>,
+                  "Mmad is modelled of int8_t into int32_t, and of other types into float");
+    if constexpr (std::is_same_v<A, B>) multiply_alike(here, c, a, b, p, bias);
+  }
 }
 }  // namespace npusim
 

@@ -5,7 +5,10 @@
 namespace ge {
 enum DataType {
   DT_FLOAT = 0, DT_FLOAT16 = 1, DT_INT8 = 2, DT_INT32 = 3, DT_UINT8 = 4, DT_INT16 = 6, DT_UINT16 = 7, DT_UINT32 = 8,
-  DT_INT64 = 9, DT_UINT64 = 10, DT_DOUBLE = 11, DT_BOOL = 12, DT_BF16 = 27, DT_INT4 = 29,
+  DT_INT64 = 9, DT_UINT64 = 10, DT_DOUBLE = 11, DT_BOOL = 12, DT_STRING = 13, DT_COMPLEX64 = 16, DT_COMPLEX128 = 17,
+  DT_BF16 = 27, DT_UNDEFINED = 28, DT_INT4 = 29, DT_COMPLEX32 = 33, DT_HIFLOAT8 = 34, DT_FLOAT8_E5M2 = 35,
+  DT_FLOAT8_E4M3FN = 36, DT_FLOAT8_E8M0 = 37, DT_FLOAT6_E3M2 = 38, DT_FLOAT6_E2M3 = 39, DT_FLOAT4_E2M1 = 40,
+  DT_FLOAT4_E1M2 = 41,
 };
 }  // namespace ge
 
@@ -41,7 +44,8 @@ constexpr uint32_t bytes_of(ge::DataType type) {
   switch (type) {
     case ge::DT_INT8: case ge::DT_UINT8: case ge::DT_BOOL: return 1;
     case ge::DT_FLOAT16: case ge::DT_BF16: case ge::DT_INT16: case ge::DT_UINT16: return 2;
-    case ge::DT_INT64: case ge::DT_UINT64: case ge::DT_DOUBLE: return 8;
+    case ge::DT_INT64: case ge::DT_UINT64: case ge::DT_DOUBLE: case ge::DT_COMPLEX64: return 8;
+    case ge::DT_COMPLEX128: return 16;
     default: return 4;
   }
 }

@@ -5,6 +5,8 @@
 
 #include "npusim/device_facts.h"
 
+enum class NpuArch { DAV_RESV = 0, DAV_1001 = 1001, DAV_2002 = 2002, DAV_2201 = 2201, DAV_3510 = 3510 };
+
 namespace platform_ascendc {
 
 enum class CoreMemType { L0_A, L0_B, L0_C, L1, L2, UB, HBM, FB, BT, RESERVED };
@@ -23,6 +25,9 @@ enum class SocVersion {
 
 class PlatformAscendC {
    public:
+    // Of what a tiling context says of the chip, which is the same one.
+    template <class T> explicit PlatformAscendC(T *) {}
+
     // Cores of kernels that do not mix: AI cores, or vector cores where they are cores of their own.
     uint32_t GetCoreNum() const { return fact(NPU_SIM_VECTOR_CORES); }
     uint32_t GetCoreNumAic() const { return fact(NPU_SIM_CUBE_CORES); }
@@ -51,6 +56,15 @@ class PlatformAscendC {
     }
 
     SocVersion GetSocVersion() const { return static_cast<SocVersion>(fact(NPU_SIM_SOC_VERSION)); }
+
+    NpuArch GetCurNpuArch() const {
+        switch (GetSocVersion()) {
+            case SocVersion::ASCEND910B: return NpuArch::DAV_2201;
+            case SocVersion::ASCEND310P: return NpuArch::DAV_2002;
+            case SocVersion::ASCEND910: return NpuArch::DAV_1001;
+            default: return NpuArch::DAV_RESV;
+        }
+    }
 
    private:
     friend class PlatformAscendCManager;

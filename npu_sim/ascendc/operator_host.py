@@ -1,0 +1,309 @@
+"""What an operator's host code makes of a call: tiling data, blocks, tiling key, workspace.
+
+The sources are those of ``op_host`` as they are: a class of OpDef whose AICore().SetTiling names the tiling function,
+or IMPL_OP_OPTILING, alone or beside a definition. They become a program of their own, native code with the rights of
+the user, as kernels do; what it does wrong ends that program alone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
+from npu_sim.ascendc.device_facts import facts_of
+from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
+from npu_sim.ascendc.operator_types import numbers, type_name
+from npu_sim.ascendc.source import without_text
+from npu_sim.compilers import find_compiler
+from npu_sim.errors import DTypeError, InputFileError, NpuSimError, ShapeError
+from npu_sim.products import Product, current_product, get_product
+
+OP_HOST = Path(__file__).parent / "op_host"
+_SECONDS = 120
+_COMMON, _DEEPEST = ("common/inc", "common/include", "utils/inc"), 8
+_KNOWN_BYTES = 1 << 16
+"""Of a tensor whose content a tiling function may read."""
+_NODE = "npusim/registry.h"
+_CONTEXTS = "npusim/contexts.h"
+_LOG = "npusim/log.h"
+_RUNTIME = (
+    "tiling_context tiling_parse_context infer_shape_context infer_shape_range_context infer_datatype_context shape "
+    "storage_shape storage_format tensor runtime_attrs continuous_vector kernel_context extended_kernel_context "
+    "compute_node_info tiling_data kernel_run_context"
+)
+_HEADERS = {
+    **dict.fromkeys(("register/op_def_registry.h", "register/op_impl_registry.h", "register/op_def.h"), _NODE),
+    **{f"exe_graph/runtime/{name}.h": _CONTEXTS for name in _RUNTIME.split()},
+    **dict.fromkeys(("platform/platform_info.h", "platform/platform_infos_def.h"), "npusim/platform.h"),
+    **dict.fromkeys(
+        (
+            "graph/types.h", "external/graph/types.h", "graph/utils/type_utils.h", "graph/ge_error_codes.h",
+            "graph/tensor.h",
+        ),
+        "npusim/graph.h",
+    ),
+    **dict.fromkeys(
+        (
+            "log/log.h", "log/ops_log.h", "error_log.h", "error_util.h", "error/ops_error.h", "op_common/log/log.h",
+            "op_log.h", "ops_log.h",
+        ),
+        _LOG,
+    ),
+    **dict.fromkeys(
+        ("util/math_util.h", "op_common/op_host/util/math_util.h", "op_common/op_host/util/platform_util.h"),
+        "npusim/math_util.h",
+    ),
+    "ascendc/host_api/tiling/template_argument.h": "npusim/template_argument.h",
+    "securec.h": "npusim/checked_copies.h",
+}  # fmt: skip
+"""Headers of the vendor's host libraries, by what they are here; a project's own of the name are found first."""
+_DEFINES = re.compile(r"\bOP_ADD\s*\(\s*(\w+)\s*[,)]")
+_TILES = re.compile(r"\bIMPL_OP(?:_OPTILING)?\s*\(\s*(\w+)\s*\)")
+
+
+class TilingError(NpuSimError):
+    """The host code of an operator refuses a call, or ends; the message has what it said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostTiling:
+    """What a tiling function decided.
+
+    Attributes
+    ----------
+    op : str
+        The operator.
+    data : bytes
+        Tiling data.
+    blocks, key : int
+        SetBlockDim and SetTilingKey.
+    workspaces : tuple of int
+        Bytes of each workspace; a kernel gets the first.
+    template_arguments : tuple of int
+        Of a kernel that is a template (GET_TPL_TILING_KEY, ASCENDC_TPL_SEL_PARAM), which is compiled with them.
+    """
+
+    op: str
+    data: bytes
+    blocks: int
+    key: int
+    workspaces: tuple[int, ...] = ()
+    template_arguments: tuple[int, ...] = ()
+
+    @property
+    def call(self) -> dict[str, Any]:
+        """Keywords of a kernel's call: ``kernel(x, y, workspace, **tiling.call)``."""
+        return {"blocks": self.blocks, "tiling": self.data, "tiling_key": self.key}
+
+    @property
+    def workspace(self) -> np.ndarray:
+        """The first workspace, uint8[bytes]; poison, as a device has anything there."""
+        return np.full(self.workspaces[0] if self.workspaces else 0, 0xFF, np.uint8)
+
+
+def host_tiling(
+    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    *,
+    attributes: Mapping[str, Any] | Sequence[Any] = (),
+    op: str | None = None,
+    product: str | Product | None = None,
+    include: Sequence[str | Path] = (),
+    defines: Sequence[str] = (),
+) -> HostTiling:
+    """Run the tiling function of an operator's host sources for a call.
+
+    Parameters
+    ----------
+    sources : path or sequence of path
+        Files of ``op_host`` with the tiling function; the file with the operator's definition is found beside them.
+    inputs : sequence of array, None or sequence of array
+        In the order of the definition: an array, None for an optional input that is not there, a list for a dynamic
+        one. Arrays up to 64 KB may be looked at.
+    outputs : sequence of array
+        As the kernel will be given; their types and shapes count.
+    attributes : mapping or sequence
+        By name, where a source has the definition, whose defaults are taken for the others; else all in their order.
+    op : str or None
+        Name of the operator; None: the only one that the sources have a tiling function of.
+    product : str, Product or None
+        None: the current product.
+    include, defines
+        As for `compile`.
+
+    Raises
+    ------
+    TilingError
+        The tiling function refuses the call, or its program ends.
+    CompilationError
+        The compiler refuses the sources.
+    InputFileError
+        A source is not there, or there is not one operator.
+    DTypeError
+        A type that definitions have no name for.
+    """
+    paths = [Path(one) for one in ([sources] if isinstance(sources, str | os.PathLike) else sources)]
+    texts = {path.resolve(): _text(path) for path in paths}
+    op = op or _only_operator(texts)
+    texts |= _definition_beside(texts, op)
+    chip = current_product() if product is None else get_product(product)
+    program = _program(texts, include, defines)
+    words = _words(chip, op, inputs, outputs, attributes)
+    with tempfile.TemporaryDirectory(prefix="npu-sim-") as name:
+        call, result = Path(name) / "call", Path(name) / "result"
+        call.write_text(words, encoding="ascii")
+        try:
+            done = subprocess.run(
+                [str(program), str(call), str(result)], capture_output=True, text=True, errors="replace", check=False,
+                timeout=_SECONDS,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise TilingError(f"the host code of {op} must end within {_SECONDS} seconds ({chip.name})") from None
+        said = done.stderr.strip()
+        if done.returncode or not result.exists():
+            ended = f"ends with {done.returncode}" if done.returncode >= 0 else f"ends by signal {-done.returncode}"
+            raise TilingError(f"the host code of {op} {ended} ({chip.name}){': ' if said else ''}{said}")
+        answer = result.read_text(encoding="ascii").split()
+    status, blocks, key = map(int, answer[:3])
+    if status:
+        words = said or "it said nothing"
+        raise TilingError(f"the tiling function of {op} must succeed, not return {status} ({chip.name}): {words}")
+    sizes, rest = _listed(answer[3:])
+    arguments, (data,) = _listed(rest)
+    return HostTiling(
+        op=op, data=bytes.fromhex(data[1:]), blocks=blocks, key=key, workspaces=sizes, template_arguments=arguments
+    )
+
+
+def _listed(words: list[str]) -> tuple[tuple[int, ...], list[str]]:
+    """Return the numbers of which the first word says how many there are, and the words behind them."""
+    count = int(words[0]) + 1
+    return tuple(map(int, words[1:count])), words[count:]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError as error:
+        raise InputFileError(f"{path} must be a host source that can be read ({error.strerror})") from error
+
+
+def _only_operator(texts: Mapping[Path, str]) -> str:
+    plain = [without_text(text) for text in texts.values()]
+    found = {name for text in plain for name in _TILES.findall(text)} or {
+        name for text in plain for name in _DEFINES.findall(text)
+    }
+    if len(found) != 1:
+        names = ", ".join(sorted(found)) or "none"
+        raise InputFileError(f"op must be named where sources do not have just one operator ({names})")
+    return found.pop()
+
+
+def _definition_beside(texts: Mapping[Path, str], op: str) -> dict[Path, str]:
+    """Return the source with the class of OpDef, if none of those given is it."""
+    if any(op in _DEFINES.findall(text) for text in texts.values()):
+        return {}
+    folders = dict.fromkeys(folder for path in texts for folder in (path.parent, path.parent.parent))
+    for folder in folders:
+        for path in sorted(folder.glob("*.cpp")):
+            text = path.read_text(encoding="utf-8", errors="surrogateescape")
+            if op in _DEFINES.findall(text) and path.resolve() not in texts:
+                return {path.resolve(): text}
+    return {}
+
+
+def _program(texts: Mapping[Path, str], include: Sequence[str | Path], defines: Sequence[str]) -> Path:
+    compiler = find_compiler()
+    headers = (path for root in (OP_HOST, INCLUDE, HOST_INCLUDE) for path in sorted(root.rglob("*.h")))
+    own = [path.read_text(encoding="utf-8") for path in headers]
+    beside = {path for source in texts for path in _headers_near(source)}
+    parts = [compiler.version, str(compiler), *map(str, include), *defines, *map(str, texts), *texts.values(), *own]
+    parts += [f"{path}\n{_text(path)}" for path in sorted(beside)]
+
+    def make(place: Path) -> None:
+        forwarding = place / "forwarding"
+        for name, target in _HEADERS.items():
+            path = forwarding / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f'#pragma once\n#include "{target}"\n', encoding="utf-8")
+        driver = place / "driver.cpp"
+        driver.write_text('#include "npusim/driver.h"\n', encoding="utf-8")
+        own_folders = dict.fromkeys(folder for source in texts for folder in _folders_of_project(source))
+        places = (*include, *own_folders, forwarding, OP_HOST, HOST_INCLUDE, INCLUDE)
+        folders = [f"-I{path}" for path in places]
+        options = ["-std=c++17", "-O1", "-w", *(f"-D{define}" for define in defines), *folders]
+        names = ", ".join(path.name for path in texts)
+        compiler.run([*options, *map(str, texts), str(driver), "-o", str(place / "kernel")], names)
+
+    return kept_program(programs_directory() / digest_of(["host tiling", *parts]), make)
+
+
+def _folders_of_project(source: Path) -> Iterable[Path]:
+    """Return where libraries of operators keep what several include, and the folders of the operator itself."""
+    yield from (source.parent, source.parent.parent, source.parent.parent.parent)
+    for folder in list(source.parents)[:_DEEPEST]:
+        yield from (path for name in _COMMON if (path := folder / name).is_dir())
+
+
+def _headers_near(source: Path) -> Iterable[Path]:
+    """Return headers that a source may include: an edit of one compiles it again."""
+    for folder in (source.parent, source.parent.parent / "op_kernel", source.parent.parent.parent / "op_kernel"):
+        yield from (path for path in sorted(folder.glob("**/*.h")) if path.stat().st_size <= 1 << 20)
+
+
+def _words(
+    chip: Product,
+    op: str,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    attributes: Mapping[str, Any] | Sequence[Any],
+) -> str:
+    words = [*map(str, facts_of(chip)), op, str(len(inputs))]
+    for number, given in enumerate(inputs):
+        several = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+        words += [str(len(several)), *(word for one in several for word in _tensor(f"inputs[{number}]", one))]
+    words.append(str(len(outputs)))
+    for number, one in enumerate(outputs):
+        words += _tensor(f"outputs[{number}]", one)
+    named = attributes if isinstance(attributes, Mapping) else {f"#{at}": one for at, one in enumerate(attributes)}
+    words.append(str(len(named)))
+    for name, value in named.items():
+        words += [str(name), *_attribute(str(name), value)]
+    return " ".join(words) + "\n"
+
+
+def _tensor(name: str, array: Any) -> list[str]:
+    given = np.asarray(array)
+    kind = type_name(given.dtype)
+    if kind is None:
+        raise DTypeError(f"{name} must be of a type that operators have, not {given.dtype}")
+    data = given.tobytes().hex() if given.nbytes <= _KNOWN_BYTES else ""
+    layout = numbers()["FORMAT_ND"]
+    return [str(numbers()[kind]), str(layout), str(given.ndim), *map(str, given.shape), f".{data}"]
+
+
+def _attribute(name: str, value: Any) -> list[str]:
+    if isinstance(value, str):
+        return ["s", f".{value.encode().hex()}"]
+    if isinstance(value, list | tuple | np.ndarray):
+        items = np.asarray(value).ravel().tolist()
+        kinds = {type(item) for item in items}
+        letter = "F" if float in kinds else "B" if kinds == {bool} else "I"
+        return [letter, str(len(items)), *(repr(item) if letter == "F" else str(int(item)) for item in items)]
+    if isinstance(value, bool | np.bool_):
+        return ["b", str(int(value))]
+    if isinstance(value, int | np.integer):
+        return ["i", str(int(value))]
+    if isinstance(value, float | np.floating):
+        return ["f", repr(float(value))]
+    raise ShapeError(f"attribute {name} must be a number, a text or a list of numbers, not {type(value).__name__}")

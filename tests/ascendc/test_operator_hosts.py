@@ -1,0 +1,271 @@
+"""Tiling functions of an operator's host sources: what they are given, what they decide, and kernels called with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from npu_sim import ascendc
+from npu_sim.compilers import CompilationError
+from npu_sim.errors import DTypeError, InputFileError
+from tests.ascendc.compiler import require_compiler
+
+require_compiler()
+
+TILING = """
+#pragma once
+#include "register/tilingdata_base.h"
+namespace optiling {
+BEGIN_TILING_DATA_DEF(ScaledTilingData)
+  TILING_DATA_FIELD_DEF(uint32_t, count);
+  TILING_DATA_FIELD_DEF(uint32_t, each)
+  TILING_DATA_FIELD_DEF(float, factor);
+  TILING_DATA_FIELD_DEF(int32_t, shift);
+  TILING_DATA_FIELD_DEF_ARR(int32_t, 4, seen);
+END_TILING_DATA_DEF;
+REGISTER_TILING_DATA_CLASS(Scaled, ScaledTilingData)
+}
+"""
+FUNCTION = """
+#include "scaled_tiling.h"
+#include "register/op_def_registry.h"
+#include "tiling/platform/platform_ascendc.h"
+namespace optiling {
+static ge::graphStatus Tile(gert::TilingContext* context) {
+  auto platform = platform_ascendc::PlatformAscendC(context->GetPlatformInfo());
+  ScaledTilingData tiling;
+  const gert::StorageShape* shape = context->GetInputShape(0);
+  OP_CHECK_NULL_WITH_CONTEXT(context, shape);
+  OP_CHECK_IF(shape->GetStorageShape().GetDimNum() != 2, OP_LOGE(context->GetNodeName(), "x has %zu dims",
+              shape->GetStorageShape().GetDimNum()), return ge::GRAPH_FAILED);
+  uint32_t count = shape->GetStorageShape().GetShapeSize(), cores = platform.GetCoreNumAiv();
+  uint32_t blocks = count / 64 < cores ? count / 64 : cores;
+  tiling.set_count(count);
+  tiling.set_each((count + blocks - 1) / blocks);
+  const gert::RuntimeAttrs* attributes = context->GetAttrs();
+  tiling.set_factor(*attributes->GetFloat(0));
+  const int64_t* shift = attributes->GetAttrPointer<int64_t>(1);
+  tiling.set_shift(*shift);
+  auto* list = attributes->GetAttrPointer<gert::ContinuousVector>(2);
+  const int64_t* items = static_cast<const int64_t*>(list->GetData());
+  int64_t sum = 0;
+  for (size_t i = 0; i < list->GetSize(); i++) sum += items[i];
+  bool flag = *attributes->GetBool(3);
+  const gert::Tensor* bias = context->GetOptionalInputTensor(1);
+  int32_t first = bias ? bias->GetData<int32_t>()[0] : -1;
+  size_t several = context->GetIrInputInstanceInfo(2)->GetInstanceNum();
+  if (several > 1) first += context->GetDynamicInputShape(2, 1)->GetStorageShape().GetDim(0);
+  int32_t seen[4] = {int32_t(sum), flag ? 1 : 0, first, int32_t(context->GetOutputDesc(0)->GetDataType())};
+  tiling.set_seen(seen);
+  if (std::string(attributes->GetStr(4)) == "crash") *(volatile int*)nullptr = 1;
+  context->SetBlockDim(blocks);
+  context->SetTilingKey(several);
+  tiling.SaveToBuffer(context->GetRawTilingData()->GetData(), context->GetRawTilingData()->GetCapacity());
+  context->GetRawTilingData()->SetDataSize(tiling.GetDataSize());
+  context->GetWorkspaceSizes(1)[0] = platform.GetLibApiWorkSpaceSize() + 32;
+  return ge::GRAPH_SUCCESS;
+}
+}
+"""
+DEFINITION = """
+namespace ops {
+class Scaled : public OpDef {
+ public:
+  explicit Scaled(const char* name) : OpDef(name) {
+    this->Input("x").ParamType(REQUIRED).DataType({ge::DT_FLOAT, ge::DT_FLOAT16})
+        .Format({ge::FORMAT_ND, ge::FORMAT_ND});
+    this->Input("bias").ParamType(OPTIONAL).DataType({ge::DT_INT32, ge::DT_INT32}).ValueDepend(OPTIONAL);
+    this->Input("more").ParamType(DYNAMIC).DataTypeList({ge::DT_FLOAT});
+    this->Output("y").ParamType(REQUIRED).DataType({ge::DT_FLOAT, ge::DT_FLOAT16}).AutoContiguous();
+    this->Attr("factor").AttrType(OPTIONAL).Float(2.0);
+    this->Attr("shift").AttrType(OPTIONAL).Int(3);
+    this->Attr("axes").AttrType(OPTIONAL).ListInt({1, 2});
+    this->Attr("flag").AttrType(OPTIONAL).Bool(true);
+    this->Attr("mode").AttrType(OPTIONAL).String("plain");
+    this->SetInferShape(nullptr);
+    this->AICore().SetTiling(optiling::Tile).AddConfig("ascend910b");
+    OpAICoreConfig config;
+    config.DynamicCompileStaticFlag(true).ExtendCfgInfo("opFile.value", "scaled");
+    this->AICore().AddConfig("ascend910_93", config);
+  }
+};
+OP_ADD(Scaled);
+}
+"""
+KERNEL = """
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void scaled(GM_ADDR x, GM_ADDR bias, GM_ADDR more, GM_ADDR y, GM_ADDR workspace,
+                                             GM_ADDR tiling) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  GET_TILING_DATA(t, tiling);
+  TPipe pipe; TBuf<TPosition::VECCALC> buffer;
+  GlobalTensor<float> in, out;
+  in.SetGlobalBuffer((__gm__ float*)x); out.SetGlobalBuffer((__gm__ float*)y);
+  uint32_t first = GetBlockIdx() * t.each, count = first + t.each < t.count ? t.each : t.count - first;
+  pipe.InitBuffer(buffer, (t.each * 4 + 31) / 32 * 32);
+  LocalTensor<float> a = buffer.Get<float>();
+  DataCopyPad(a, in[first], DataCopyExtParams(1, count * 4, 0, 0, 0), DataCopyPadExtParams<float>());
+  SetFlag<HardEvent::MTE2_V>(0); WaitFlag<HardEvent::MTE2_V>(0);
+  Muls(a, a, t.factor, count);
+  SetFlag<HardEvent::V_MTE3>(0); WaitFlag<HardEvent::V_MTE3>(0);
+  DataCopyPad(out[first], a, DataCopyExtParams(1, count * 4, 0, 0, 0));
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scaled")
+    for place, name, text in (
+        ("op_host", "scaled_tiling.h", TILING), ("op_host", "scaled.cpp", FUNCTION + DEFINITION),
+        ("op_kernel", "scaled.cpp", KERNEL),
+    ):  # fmt: skip
+        (folder / place).mkdir(exist_ok=True)
+        (folder / place / name).write_text(text)
+    return folder
+
+
+X, Y = np.arange(12 * 100, dtype=np.float32).reshape(12, 100), np.zeros((12, 100), np.float32)
+FIELDS = np.dtype([("count", "u4"), ("each", "u4"), ("factor", "f4"), ("shift", "i4"), ("seen", "i4", 4)])
+
+
+def _tile(project, inputs, **options):
+    return ascendc.host_tiling(project / "op_host/scaled.cpp", inputs, [Y], product="910b", **options)
+
+
+def _fields(tiled):
+    return np.frombuffer(tiled.data, FIELDS)[0].tolist()
+
+
+def test_defaults_are_those_of_the_definition(project):
+    tiled = _tile(project, [X, None, []])
+    assert (tiled.op, tiled.blocks, tiled.key, tiled.workspaces) == ("Scaled", 18, 0, (16 * 2**20 + 32,))
+    count, each, factor, shift, seen = _fields(tiled)
+    assert (count, each, factor, shift) == (1200, 67, 2.0, 3)
+    assert seen.tolist() == [3, 1, -1, 0]
+    assert tiled.workspace.nbytes == 16 * 2**20 + 32
+
+
+def test_what_is_given_arrives(project):
+    attributes = {"factor": 7, "shift": -4, "axes": [10, 20, 30], "flag": False}
+    inputs = [X.astype(np.float16), np.array([40], np.int32), [X, np.zeros((5, 6), np.float32)]]
+    tiled = _tile(project, inputs, attributes=attributes)
+    assert tiled.key == 2
+    _, _, factor, shift, seen = _fields(tiled)
+    assert (factor, shift, seen.tolist()) == (7.0, -4, [60, 0, 45, 0])
+
+
+def test_the_chip_is_that_of_the_call(project):
+    x = np.zeros((640, 100), np.float32)
+    for name, blocks in (("910b", 48), ("310p", 8)):
+        assert ascendc.host_tiling(project / "op_host/scaled.cpp", [x, None, []], [Y], product=name).blocks == blocks
+
+
+def test_a_kernel_is_called_with_what_its_host_decided(project):
+    tiled = _tile(project, [X, None, []], attributes={"factor": 1.5})
+    y = np.zeros_like(X)
+    kernel = ascendc.compile(project / "op_kernel/scaled.cpp")
+    run = kernel(X, None, None, y, tiled.workspace, **tiled.call, product="910b")
+    assert np.array_equal(y, X * np.float32(1.5))
+    assert run.findings == ()
+    assert run.launches[0].core_count == 18
+
+
+def test_what_the_host_refuses_is_told_in_its_words(project):
+    with pytest.raises(ascendc.TilingError, match=r"Scaled must succeed, not return 4294967295 .*x has 1 dims"):
+        _tile(project, [X.ravel(), None, []])
+    with pytest.raises(ascendc.TilingError, match=r"ends by signal 11"):
+        _tile(project, [X, None, []], attributes={"mode": "crash"})
+    with pytest.raises(
+        ascendc.TilingError, match=r"must be of the operator's \(factor shift axes flag mode\), not scale"
+    ):
+        _tile(project, [X, None, []], attributes={"scale": 1})
+    with pytest.raises(ascendc.TilingError, match=r"shift is a whole number, not 0\.5"):
+        _tile(project, [X, None, []], attributes={"shift": 0.5})
+    with pytest.raises(DTypeError, match=r"inputs\[0\] must be of a type that operators have, not complex128"):
+        _tile(project, [X.astype(complex), None, []])
+
+
+def test_sources_that_are_not_there_or_do_not_compile_are_told(project, tmp_path):
+    with pytest.raises(InputFileError, match="must be a host source that can be read"):
+        ascendc.host_tiling(tmp_path / "none.cpp", [X], [Y])
+    path = tmp_path / "broken.cpp"
+    path.write_text('#include "register/op_impl_registry.h"\nIMPL_OP_OPTILING(Broken).Tiling(missing);\n')
+    with pytest.raises(CompilationError, match="missing"):
+        ascendc.host_tiling(path, [X], [Y])
+    (tmp_path / "plain.cpp").write_text("int none;\n")
+    with pytest.raises(InputFileError, match="op must be named"):
+        ascendc.host_tiling(tmp_path / "plain.cpp", [X], [Y])
+
+
+REGISTERED = """
+#include "exe_graph/runtime/tiling_context.h"
+#include "register/op_impl_registry.h"
+#include "ascendc/host_api/tiling/template_argument.h"
+#include "util/math_util.h"
+struct Parsed { int64_t cores; };
+struct Decided { int64_t tiles, cores; };
+static ge::graphStatus Parse(gert::TilingParseContext* context) {
+  auto platform = platform_ascendc::PlatformAscendC(context->GetPlatformInfo());
+  context->GetCompiledInfo<Parsed>()->cores = platform.GetCoreNum();
+  return ge::GRAPH_SUCCESS;
+}
+static ge::graphStatus Tile(gert::TilingContext* context) {
+  auto* decided = context->GetTilingData<Decided>();
+  decided->cores = static_cast<const Parsed*>(context->GetCompileInfo())->cores;
+  int64_t size = context->GetInputTensor(0)->GetShapeSize();
+  decided->tiles = Ops::Base::CeilDiv(size, int64_t(256)) + *context->GetAttrs()->GetInt(1);
+  ASCENDC_TPL_SEL_PARAM(context, 3, context->GetInputDesc(0)->GetDataType() == ge::DT_FLOAT16);
+  context->SetBlockDim(1);
+  return ge::GRAPH_SUCCESS;
+}
+IMPL_OP_OPTILING(Counted).Tiling(Tile).TilingParse<Parsed>(Parse);
+"""
+BESIDE = """
+#include "register/op_def_registry.h"
+namespace ops {
+class Counted : public OpDef {
+ public:
+  explicit Counted(const char* name) : OpDef(name) {
+    this->Input("x").ParamType(REQUIRED).DataType({ge::DT_FLOAT16}).Format({ge::FORMAT_ND});
+    this->Output("y").ParamType(REQUIRED).DataType({ge::DT_FLOAT16}).Format({ge::FORMAT_ND});
+    this->Attr("eps").AttrType(OPTIONAL).Float(1e-6);
+    this->Attr("extra").AttrType(OPTIONAL).Int(100);
+    this->AICore().AddConfig("ascend910b");
+  }
+};
+OP_ADD(Counted);
+}
+"""
+
+
+def test_a_registered_function_finds_its_definition_beside_it(tmp_path):
+    (tmp_path / "counted_tiling.cpp").write_text(REGISTERED)
+    (tmp_path / "counted_def.cpp").write_text(BESIDE)
+    x = np.zeros(1000, np.float16)
+    tiled = ascendc.host_tiling(tmp_path / "counted_tiling.cpp", [x], [x], product="910b")
+    assert np.frombuffer(tiled.data, np.int64).tolist() == [104, 48]
+    assert tiled.template_arguments == (3, 1)
+    assert tiled.workspace.size == 0
+
+
+def test_without_a_definition_attributes_come_in_their_order(tmp_path):
+    path = tmp_path / "counted_tiling.cpp"
+    path.write_text(REGISTERED)
+    x = np.zeros(1000, np.float32)
+    tiled = ascendc.host_tiling(path, [x], [x], attributes=[1e-6, 7], product="910b")
+    assert np.frombuffer(tiled.data, np.int64).tolist() == [11, 48]
+    assert tiled.template_arguments == (3, 0)
+    with pytest.raises(ascendc.TilingError, match="attributes must be given by number"):
+        ascendc.host_tiling(path, [x], [x], attributes={"extra": 7}, product="910b")
+
+
+def test_an_edit_of_a_header_beside_compiles_again(project):
+    header = project / "op_host/scaled_tiling.h"
+    before = _tile(project, [X, None, []])
+    header.write_text(TILING.replace("uint32_t, count", "uint64_t, count"))
+    try:
+        assert len(_tile(project, [X, None, []]).data) == len(before.data) + 8
+    finally:
+        header.write_text(TILING)
