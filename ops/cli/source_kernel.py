@@ -19,7 +19,7 @@ from ops.cli.output import note_compilation
 from ops.cli.usage import UsageError
 
 if TYPE_CHECKING:
-    from npu_sim.ascendc import SourceKernel, SourceRun
+    from npu_sim.ascendc import HostTiling, SourceKernel, SourceRun
     from npu_sim.report.explain import Explanation
 
 
@@ -31,13 +31,15 @@ class Given:
     kernel: Annotated[
         str | None, typer.Option("--kernel", metavar="NAME", help="The kernel, as add<half>. Default: the only one.")
     ] = None
-    blocks: Annotated[int, typer.Option("--blocks", min=1, help="Blocks of the launch (numBlocks).")] = 1
+    blocks: Annotated[
+        int | None, typer.Option("--blocks", min=1, help="Blocks of the launch (numBlocks). Default: 1, or --host's.")
+    ] = None
     arg: Annotated[
         list[str] | None,
         typer.Option(
             "--arg",
             metavar="VALUE",
-            help="Next argument of the kernel: a .npy file, zeros:SHAPE:TYPE (zeros:16x32:fp16), or a number; "
+            help="Next argument of the kernel: a .npy file, zeros:SHAPE:TYPE (zeros:16x32:fp16), a number, or none; "
             "repeatable.",
         ),
     ] = None
@@ -55,7 +57,24 @@ class Given:
             "--tiling", metavar="FILE", help='Last argument: bytes, or JSON such as [["uint32", 8], ["float", 1]].'
         ),
     ] = None
-    tiling_key: Annotated[int, typer.Option("--tiling-key", help="What TILING_KEY_IS compares with.")] = 0
+    tiling_key: Annotated[
+        int | None, typer.Option("--tiling-key", help="What TILING_KEY_IS compares with. Default: 0, or --host's.")
+    ] = None
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host",
+            metavar="FILE.cpp",
+            help="Host source of the operator, whose tiling function is run on --arg (the inputs) and --out for tiling, "
+            "blocks, key and workspace; repeatable.",
+        ),
+    ] = None
+    attr: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attr", metavar="NAME=VALUE", help="Attribute for --host: 2.0, [1,2], true or text; repeatable."
+        ),
+    ] = None
     define: Annotated[list[str] | None, typer.Option("-D", "--define", metavar="NAME[=VALUE]", help="Repeatable.")] = (
         None
     )
@@ -87,15 +106,18 @@ class Given:
         ),
     ] = True
 
-    def compiled(self) -> SourceKernel:
-        """Compile the kernel."""
+    def compiled(self, *template_arguments: int) -> SourceKernel:
+        """Compile the kernel, with template arguments unless its name has them."""
         from npu_sim import ascendc
 
         if self.kind not in (None, "vector", "cube", "mix"):
             raise UsageError(f"--kind must be one of vector, cube, mix, not {self.kind!r}")
+        name = self.kernel
+        if template_arguments and name is not None and "<" not in name:
+            name += f"<{', '.join(map(str, template_arguments))}>"
         return ascendc.compile(
             self.file,
-            self.kernel,
+            name,
             defines=self.define or (),
             include=self.include or (),
             kind=self.kind,  # type: ignore[arg-type]  # checked above
@@ -113,14 +135,21 @@ class Given:
         """
         arguments, outputs = self._arguments()
         note_compilation()
-        kernel = self.compiled()
+        tiled = self._tiled(arguments, outputs)
+        kernel = self.compiled(*(() if tiled is None else tiled.template_arguments))
         order = _placed(arguments, outputs, kernel.parameters)
         values = [value for value, _ in order]
+        tiling = None if self.tiling is None else read_tiling(self.tiling)
+        blocks, key = self.blocks or 1, self.tiling_key or 0
+        if tiled is not None:
+            values.append(tiled.workspace)
+            tiling, blocks = tiled.data, self.blocks or tiled.blocks
+            key = tiled.key if self.tiling_key is None else self.tiling_key
         run = (kernel.check if checks else kernel)(
             *values,
-            blocks=self.blocks,
-            tiling=None if self.tiling is None else read_tiling(self.tiling),
-            tiling_key=self.tiling_key,
+            blocks=blocks,
+            tiling=tiling,
+            tiling_key=key,
             product=self.product,
             outputs=[number for number, (_, name) in enumerate(order) if name],
             auto_sync=self.auto_sync,
@@ -135,6 +164,26 @@ class Given:
             self.called(checks=True)
         (made,) = recorder.explanations()
         return made
+
+    def _tiled(self, arguments: Sequence[Any], outputs: dict[str, np.ndarray]) -> HostTiling | None:
+        """Return what the operator's host code decides, if it is asked."""
+        from npu_sim import ascendc
+
+        if not self.host:
+            if self.attr:
+                raise UsageError("--attr is for --host, whose tiling function asks for it")
+            return None
+        if self.tiling is not None:
+            raise UsageError("--tiling must not be given with --host, which says what it is")
+        return ascendc.host_tiling(
+            self.host,
+            arguments,
+            list(outputs.values()),
+            attributes=dict(map(_attribute, self.attr or ())),
+            product=self.product,
+            include=self.include or (),
+            defines=self.define or (),
+        )
 
     def _arguments(self) -> tuple[list[Any], dict[str, np.ndarray]]:
         outputs: dict[str, np.ndarray] = {}
@@ -190,7 +239,19 @@ def _zeros(option: str, text: str, whole: str) -> np.ndarray:
     return np.zeros([int(size) for size in sizes], storage)
 
 
+def _attribute(text: str) -> tuple[str, Any]:
+    name, is_given, value = text.partition("=")
+    if not name.isidentifier() or not is_given:
+        raise UsageError(f"--attr must be NAME=VALUE, not {text!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
 def _argument(text: str) -> Any:
+    if text == "none":
+        return None
     if text.endswith(".npy"):
         try:
             return np.load(text, allow_pickle=False)
@@ -203,7 +264,7 @@ def _argument(text: str) -> Any:
             return number(text)
         except ValueError:
             continue
-    raise UsageError(f"--arg must be a .npy file, zeros:SHAPE:TYPE or a number, not {text!r}")
+    raise UsageError(f"--arg must be a .npy file, zeros:SHAPE:TYPE, a number or none, not {text!r}")
 
 
 def read_tiling(file: str) -> bytes:

@@ -8,6 +8,7 @@ import pytest
 from npu_sim import ascendc
 from npu_sim.compilers import CompilationError
 from npu_sim.errors import DTypeError, InputFileError
+from ops.cli.main import main
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -170,6 +171,23 @@ def test_a_kernel_is_called_with_what_its_host_decided(project):
     assert np.array_equal(y, X * np.float32(1.5))
     assert run.findings == ()
     assert run.launches[0].core_count == 18
+
+
+def test_the_command_line_asks_the_host(project, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    host = str(project / "op_host/scaled.cpp")
+    call = ["--arg", "x.npy", "--arg", "none", "--arg", "none", "--out", "y:12x100:fp32", "--product", "910b"]
+    command = ["run", str(project / "op_kernel/scaled.cpp"), *call, "--host", host, "--attr", "factor=1.5"]
+    assert main([*command, "--attr", "axes=[3,4]"]) == 0
+    assert np.array_equal(np.load("y.npy"), X * np.float32(1.5))
+    assert "18 vector cores" in capsys.readouterr().out
+    assert main([*command, "--attr", "shift"]) == 2
+    assert "--attr must be NAME=VALUE, not 'shift'" in capsys.readouterr().err
+    assert main([*command, "--tiling", "x.npy"]) == 2
+    assert "--tiling must not be given with --host" in " ".join(capsys.readouterr().err.split())
+    assert main([*command[:-4], "--attr", "factor=1.5"]) == 2
+    assert "--attr is for --host" in capsys.readouterr().err
 
 
 def test_what_the_host_refuses_is_told_in_its_words(project):

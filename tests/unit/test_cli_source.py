@@ -70,7 +70,7 @@ def test_perf_times_the_kernel_on_a_product(call, capsys):
     ("given", "words"),
     [
         (["--arg", "missing.npy"], "--arg must be a .npy file that can be read"),
-        (["--arg", "word"], "--arg must be a .npy file, zeros:SHAPE:TYPE or a number"),
+        (["--arg", "word"], "--arg must be a .npy file, zeros:SHAPE:TYPE, a number or none"),
         (["--out", "z:8x:fp16"], "--out must give SHAPE:TYPE"),
         (["--out", "z:8:float99"], "--out must give a type"),
         (["--out", "8:fp16"], "--out must begin with a name"),
