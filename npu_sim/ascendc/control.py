@@ -18,6 +18,8 @@ HALVES = 2
 """There is room for so many times that: the program fills one while the other is run."""
 TEXT_BYTES = 1 << 16
 WINDOW_BYTES = 1 << 18
+PAGE_BYTES = WINDOW_BYTES // 64
+"""Of UB as much is shown as is looked at: a word has a bit for each page."""
 MAX_TENSORS = 128
 MAX_ARGUMENTS = 64
 MAX_FILES = 64
@@ -153,6 +155,7 @@ class Control(ctypes.Structure):
         ("space", ctypes.c_int64),
         ("address", ctypes.c_int64),
         ("size", ctypes.c_int64),
+        ("pages", ctypes.c_uint64),  # instead, of UB
         ("crosses", ctypes.c_int64),
         ("file_count", ctypes.c_int64),
         ("site_count", ctypes.c_int64),
@@ -182,6 +185,7 @@ def control_header() -> str:
         "HALVES": HALVES,
         "TEXT_BYTES": TEXT_BYTES,
         "WINDOW_BYTES": WINDOW_BYTES,
+        "PAGE_BYTES": PAGE_BYTES,
         "MAX_TENSORS": MAX_TENSORS,
         "MAX_FILES": MAX_FILES,
         "FILE_BYTES": FILE_BYTES,
@@ -208,7 +212,7 @@ def _members(codes: type[IntEnum]) -> str:
     return ", ".join(f"{member.name} = {int(member)}" for member in codes)
 
 
-_PLAIN = {ctypes.c_int64: "int64_t", ctypes.c_char: "char", ctypes.c_uint8: "uint8_t"}
+_PLAIN = {ctypes.c_int64: "int64_t", ctypes.c_uint64: "uint64_t", ctypes.c_char: "char", ctypes.c_uint8: "uint8_t"}
 
 
 def _record(kind: type[ctypes.Structure]) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.ascendc.arguments import SharedMemory
-from npu_sim.ascendc.control import Status
+from npu_sim.ascendc.control import PAGE_BYTES, Status
 from npu_sim.ascendc.mmad_types import MODE_LENGTH, type_end
 from npu_sim.ascendc.process import Process
 from npu_sim.budget import reserve
@@ -99,6 +99,7 @@ class Cores:
         self._counts = [0] * core_count
         self._states = np.zeros((core_count, CORE_STATE_LENGTH), np.int64)
         self._bytes = 0
+        self._shown = np.frombuffer(process.control.window, np.uint8)
         self._stored = np.zeros(process.control.tensor_count, np.bool_)
         self.refused: list[Violation] = []
 
@@ -181,19 +182,28 @@ class Cores:
         NpuSimError
             They cannot be looked at.
         """
-        control = self._process.control
-        core, space = int(control.core), Space(control.space)
-        first, end = int(control.address), int(control.address + control.size)
-        session = self._session(core)
-        memory = session.memory
-        buffers: dict[Space, np.ndarray] = {Space.UB: memory.ub, Space.L1: memory.l1, Space.L0C: memory.l0c}
+        control, shown = self._process.control, self._shown
+        memory = self._session(int(control.core)).memory
+        space = Space(control.space)
+        if space is Space.UB:
+            pages, first = int(control.pages), 0
+            while pages:  # those that lie side by side at a time
+                first += (skipped := (pages & -pages).bit_length() - 1)
+                pages >>= skipped
+                count = (~pages & (pages + 1)).bit_length() - 1
+                begin, end = first * PAGE_BYTES, min((first + count) * PAGE_BYTES, len(memory.ub))
+                shown[begin:end] = memory.ub[begin:end]
+                first, pages = first + count, pages >> count
+            return
+        buffers: dict[Space, np.ndarray] = {Space.L1: memory.l1, Space.L0C: memory.l0c}
         held = buffers.get(space)
         if held is None:
             raise NpuSimError(f"Contents must be looked at in UB, L1 or L0C, not in {space.name}")
+        first, end = int(control.address), int(control.address + control.size)
         data = held.view(np.uint8)[first:end]
-        if len(data) != end - first or len(data) > len(control.window):
+        if len(data) != end - first or len(data) > len(shown):
             raise NpuSimError(f"Contents of {space.name} must be looked at inside it, not at [{first}:{end}]")
-        np.frombuffer(control.window, np.uint8)[: len(data)] = data
+        shown[: len(data)] = data
 
     def close(self) -> None:
         """Give the buffers of all cores back."""

@@ -22,8 +22,8 @@ from npu_sim.units import BLOCK_BYTES
 
 GM_BITS = ~np.uint64((1 << 40) - 1) | np.uint64(BLOCK_BYTES - 1)
 """What the rules of single rows may read of an address in GM: its alignment, and whether it can be one."""
-CAPACITY = 1 << 13
-"""Rows that are known at a time, 1 MiB."""
+CAPACITY = 1 << 15
+"""Rows that are known at a time, 4 MiB: loops of the scalar unit have one for each element and value."""
 _SLOTS = 4 * CAPACITY
 
 
@@ -94,6 +94,7 @@ class KnownRows:
         self._lock = threading.Lock()
         self._slots = np.zeros(_SLOTS, np.int64)
         self._known = np.empty((CAPACITY, LANES), np.uint64)
+        self._found = np.empty(CAPACITY, np.int64)
         self._count = 0
 
     def are_right(self, rows: np.ndarray, judge: Callable[[np.ndarray], bool]) -> bool:
@@ -111,8 +112,8 @@ class KnownRows:
             False also where there is no room for so many different rows.
         """
         words = np.ascontiguousarray(rows).view(np.uint8).view(np.uint64)
-        found = np.empty(CAPACITY, np.int64)
         with self._lock:
+            found = self._found
             count = int(unknown_rows(rows, words, self._slots, self._known, self._count, found))
             if count == 0:
                 return True

@@ -126,11 +126,11 @@ template <class T> inline void look(Here here, const LocalTensor<T>& tensor, int
   hand_flag(here, pipe::V, pipe::S);
   memcpy((void*)values, settled(here, space::UB, tensor.address, count * int64_t(sizeof(T))), size_t(count) * sizeof(T));
   for (int64_t i = 0; i < count; i += 32 / int64_t(sizeof(T)))  // a read of each block
-    emit_scalar_load(here, space::UB, tensor.address + i * int64_t(sizeof(T)), moved<T>(), -1);
+    load_element<T>(here, space::UB, tensor.address + i * int64_t(sizeof(T)), -1);
 }
 
 template <class T> inline void leave(Here here, const LocalTensor<T>& dst, int index, T value) {
-  emit_scalar_store(here, space::UB, dst.address + index * int64_t(sizeof(T)), moved<T>(), bits_of(value), -1);
+  store_element(here, space::UB, dst.address + index * int64_t(sizeof(T)), -1, value);
 }
 
 inline void let_go(Here here) {

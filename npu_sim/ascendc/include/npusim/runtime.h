@@ -95,8 +95,6 @@ struct Core : Registers {
   int64_t last_site = 0;
   // Pipes whose rows the scalar unit has not waited for, and pipes that have not waited for it (auto_sync).
   uint32_t before_scalar = 0, behind_scalar = 0;
-  // Whether control->window holds UB as the rows so far leave it.
-  int64_t ub_rows = -1;
   Looks looks;
   const char* awaited_by = "";  // the call that waits for others to store something
   std::vector<int64_t> stored;  // words of global memory that the scalar unit stored to, and others may not see yet
@@ -110,16 +108,36 @@ inline Control* control = nullptr;
 inline Row* all_rows = nullptr;
 inline Row* rows = nullptr;  // those to be handed over
 inline uint8_t* gm = nullptr;
+inline uint8_t* stored_gm = nullptr;  // the same, where it may be written (settled.h)
 inline Core* self = nullptr;
 inline Core* cores = nullptr;
 inline ucontext_t scheduler;
 inline int ask_fd = -1, answer_fd = -1;
 // Rows of the buffer that are known to store nothing to global memory.
 inline int64_t scanned = 0;
-inline int64_t window_owner = -1;
 inline int64_t handed_over = 0;
 // Whether rows that were handed over may not have run yet.
 inline bool is_ahead = false;
+
+// Rows of all cores, and those up to which the program knows by itself what memory holds (settled.h): all have run but for
+// rows of the scalar unit that are certainly right. -1: some may be running.
+inline int64_t rows_made = 0, rows_known = 0;
+// Answers that came behind other rows.
+inline int64_t answers = 0;
+
+inline bool knows_all() { return rows_known == rows_made; }
+
+// Whether the emulator will carry out nothing behind a row that has been made: what is in UB may still be read.
+inline bool ends_here = false;
+
+// The rows of its life are certainly right, and leave memory as it was.
+struct Known {
+  const bool was;
+  explicit Known(bool are_right) : was(are_right && knows_all()) {}
+  ~Known() {
+    if (was && !is_ahead) rows_known = rows_made;
+  }
+};
 
 inline int64_t milliseconds() {
   timespec now;
@@ -135,6 +153,8 @@ inline void hand_over(Status status, int64_t site) {
   char byte = 0;
   if (write(ask_fd, &byte, 1) != 1 || read(answer_fd, &byte, 1) != 1) _exit(4);  // the emulator is gone
   is_ahead = status == Status::ROWS;
+  answers += !is_ahead && !knows_all();
+  rows_known = is_ahead ? -1 : rows_made;
   if (is_ahead) {
     control->first = ROW_CAPACITY - control->first;
     rows = all_rows + control->first;
@@ -266,6 +286,7 @@ inline Row& new_row(Here here) {
   if (site != self->last_site) note_site(site);
   self->last_site = site;
   self->row_count++;
+  rows_made++;
   put_at<int32_t>(row, SITE_AT, int32_t(self->last_site));
   put_at<int32_t>(row, TILE_AT, -1);
   return row;
@@ -274,8 +295,14 @@ inline Row& new_row(Here here) {
 // With auto_sync the compiler of the source lets the scalar unit wait for other pipes, and these for it. It uses a flag
 // of its own, the last there is.
 inline void hand_flag(Here here, int64_t from, int64_t to) {
+  Known flags(!ends_here);
   emit_set_flag(here, from, to, control->event_count - 1);
   emit_wait_flag(here, from, to, control->event_count - 1);
+}
+
+// Pipes between which each product with vector cores has flags, and barriers of each but S.
+inline bool is_of_vectors(int64_t on) {
+  return on == pipe::S || on == pipe::V || on == pipe::MTE2 || on == pipe::MTE3;
 }
 
 inline void before_row(Here here, int64_t on) {
@@ -308,38 +335,6 @@ inline int64_t tensor_at(int64_t address) {
     if (address >= tensor.address && address < tensor.address + tensor.size) return i;
   }
   return -1;
-}
-
-// What a core asks for is not there: nothing is computed in this call, or nothing any more.
-[[noreturn]] inline void refuse_read(Here here, const char* call) {
-  if (control->has_stopped) refuse(here, "cannot read a value (%s) behind what could not be computed", call);
-  refuse(here, "%s must come in a call that computes, not in one that is only recorded", call);
-}
-
-// Global memory as the rows so far leave it: they are handed over if one of them stores there.
-inline void settle_gm(Here here) {
-  for (; scanned < control->count; scanned++)
-    if (rows[scanned].bytes[DST_SPACE_AT] == space::GM) break;
-  bool stores = scanned < control->count;
-  if (stores && !control->reads) refuse_read(here, "GetValue");
-  if (stores || (is_ahead && control->reads)) hand_over(Status::SETTLE);
-}
-
-// Bytes of a buffer of the core as the rows so far leave them.
-inline const uint8_t* settled(Here here, int64_t in_space, int64_t address, int64_t size) {
-  if (!control->reads) refuse_read(here, "GetValue");
-  bool is_ub = in_space == space::UB;
-  if (is_ub && (address < 0 || address + size > control->ub_bytes))
-    refuse(here, "contents of UB must be looked at inside it, not at %lld", (long long)address);
-  if (!(is_ub && window_owner == self->index && self->ub_rows == self->row_count)) {
-    control->space = in_space;
-    control->address = is_ub ? 0 : address;
-    control->size = is_ub ? control->ub_bytes : size;
-    hand_over(Status::READ);
-    window_owner = is_ub ? self->index : -1;
-    self->ub_rows = self->row_count;
-  }
-  return control->window + (is_ub ? address : 0);
 }
 
 inline void wait_for_all() {
@@ -607,6 +602,9 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   at = map(memory, control->gm_bytes);
   if (at == MAP_FAILED) return 4;
   gm = (uint8_t*)at;
+  at = map(memory, control->gm_bytes);
+  if (at == MAP_FAILED) return 4;
+  stored_gm = (uint8_t*)at;
   place_lists();
   int64_t tables = control->tables;
   if (tables >= 0) dl_iterate_phdr(register_images, &tables);

@@ -14,8 +14,7 @@ template <class T> inline T read_gm(Here here, const T* pointer, int64_t tensor,
 #ifdef NPUSIM_HAS_SCALAR_LOAD
   if constexpr (Element<T>::known) {
     before_scalar(here, true, false);
-    if (past_cache) emit_scalar_look(here, at, moved<T>(), tensor);
-    else emit_scalar_load(here, space::GM, at, moved<T>(), tensor);
+    load_element<T>(here, space::GM, at, tensor, past_cache);
   }
 #endif
   settle_gm(here);
@@ -35,8 +34,7 @@ template <class T> inline T read_local(Here here, int64_t in_space, int64_t addr
   T value;
   memcpy((void*)&value, settled(here, in_space, address, sizeof value), sizeof value);
 #ifdef NPUSIM_HAS_SCALAR_LOAD
-  emit_scalar_load(here, space::UB, address, moved<T>(), -1);
-  self->ub_rows += self->row_count - self->ub_rows == 1;  // it changes nothing
+  load_element<T>(here, space::UB, address, -1);
 #endif
   return value;
 }
@@ -51,9 +49,9 @@ template <class T> inline void store_scalar(Here here, int64_t in_space, int64_t
   if constexpr (sizeof(T) == 8) {
     int32_t words[2];
     memcpy(words, &value, 8);
-    for (int i = 0; i < 2; i++) emit_scalar_store(here, in_space, address + 4 * i, moved<int32_t>(), words[i], tensor);
+    for (int i = 0; i < 2; i++) store_element(here, in_space, address + 4 * i, tensor, words[i]);
   } else {
-    emit_scalar_store(here, in_space, address, moved<T>(), bits_of(value), tensor);
+    store_element(here, in_space, address, tensor, value);
   }
 #else
   refuse(here, "SetValue is not modelled");

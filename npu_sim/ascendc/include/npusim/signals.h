@@ -4,7 +4,7 @@
 // a word is done for those that see the new value: SetSignal says so where others may see the store (a line of the data
 // cache that is cleaned, a store past it), WaitSignal where a core looks at a line that has such stores.
 #pragma once
-#include "npusim/types.h"
+#include "npusim/settled.h"
 
 namespace npusim {
 

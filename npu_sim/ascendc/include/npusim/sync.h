@@ -21,6 +21,7 @@ inline void set_flag(Here here, HardEvent event, int64_t id) {
   Ends ends = ends_of_event[int(event)];
   if (id < 0 || id >= control->event_count)
     refuse(here, "SetFlag event must be in [0, %lld], not %lld", (long long)control->event_count - 1, (long long)id);
+  Known flag(!ends_here && is_of_vectors(ends.from) && is_of_vectors(ends.to));
   emit_set_flag(here, ends.from, ends.to, id);
 }
 
@@ -30,6 +31,7 @@ inline void wait_flag(Here here, HardEvent event, int64_t id) {
   Ends ends = ends_of_event[int(event)];
   if (id < 0 || id >= control->event_count)
     refuse(here, "WaitFlag event must be in [0, %lld], not %lld", (long long)control->event_count - 1, (long long)id);
+  Known flag(!ends_here && is_of_vectors(ends.from) && is_of_vectors(ends.to));
   emit_wait_flag(here, ends.from, ends.to, id);
 }
 
@@ -97,6 +99,7 @@ inline void barrier(Here here, int64_t on) {
   if (on == pipe::V && !self->is_vector) return;
   if (is_split && self->is_vector && (on == pipe::M || on == pipe::MTE1 || on == pipe::FIX)) return;
   Looking looking;  // a core that polls may hold itself up in between
+  Known barrier(!ends_here && (on == pipe::ALL || is_of_vectors(on)));
   emit_pipe_barrier(here, on);
 }
 
