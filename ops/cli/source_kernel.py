@@ -65,8 +65,8 @@ class Given:
         typer.Option(
             "--host",
             metavar="FILE.cpp",
-            help="Host source of the operator, whose tiling function is run on --arg (the inputs) and --out for tiling, "
-            "blocks, key and workspace; repeatable.",
+            help="Host source of the operator, whose tiling function is run on --arg (the inputs) and --out for "
+            "tiling, blocks, key and workspace; repeatable.",
         ),
     ] = None
     attr: Annotated[
