@@ -22,7 +22,8 @@ from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.ascendc.device_facts import facts_of
 from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
 from npu_sim.ascendc.operator_types import numbers, type_name
-from npu_sim.ascendc.source import without_text
+from npu_sim.ascendc.source import Source, without_text
+from npu_sim.ascendc.user_headers import included
 from npu_sim.compilers import find_compiler
 from npu_sim.errors import DTypeError, InputFileError, NpuSimError, ShapeError
 from npu_sim.products import Product, current_product, get_product
@@ -224,11 +225,14 @@ def _definition_beside(texts: Mapping[Path, str], op: str) -> dict[Path, str]:
 
 def _program(texts: Mapping[Path, str], include: Sequence[str | Path], defines: Sequence[str]) -> Path:
     compiler = find_compiler()
-    headers = (path for root in (OP_HOST, INCLUDE, HOST_INCLUDE) for path in sorted(root.rglob("*.h")))
-    own = [path.read_text(encoding="utf-8") for path in headers]
-    beside = {path for source in texts for path in _headers_near(source)}
-    parts = [compiler.version, str(compiler), *map(str, include), *defines, *map(str, texts), *texts.values(), *own]
-    parts += [f"{path}\n{_text(path)}" for path in sorted(beside)]
+    ours = (path for root in (OP_HOST, INCLUDE, HOST_INCLUDE) for path in sorted(root.rglob("*.h")))
+    own = [str(_HEADERS), *(path.read_text(encoding="utf-8") for path in ours)]
+    named = [Path(path).resolve() for path in include]
+    places = [*named, *dict.fromkeys(folder for source in texts for folder in _folders_of_project(source))]
+    parts = [compiler.version, str(compiler), *map(str, places), *defines, *own]
+    for path, text in texts.items():
+        headers = included(Source(path, text, (), "vector", 1, says_cores=False), places)
+        parts += [f"{one}\n{body}" for one, body in ((path, text), *headers.items())]
 
     def make(place: Path) -> None:
         forwarding = place / "forwarding"
@@ -238,9 +242,7 @@ def _program(texts: Mapping[Path, str], include: Sequence[str | Path], defines: 
             path.write_text(f'#pragma once\n#include "{target}"\n', encoding="utf-8")
         driver = place / "driver.cpp"
         driver.write_text('#include "npusim/driver.h"\n', encoding="utf-8")
-        own_folders = dict.fromkeys(folder for source in texts for folder in _folders_of_project(source))
-        places = (*include, *own_folders, forwarding, OP_HOST, HOST_INCLUDE, INCLUDE)
-        folders = [f"-I{path}" for path in places]
+        folders = [f"-I{path}" for path in (*places, forwarding, OP_HOST, HOST_INCLUDE, INCLUDE)]
         options = ["-std=c++17", "-O1", "-w", *(f"-D{define}" for define in defines), *folders]
         names = ", ".join(path.name for path in texts)
         compiler.run([*options, *map(str, texts), str(driver), "-o", str(place / "kernel")], names)
@@ -253,12 +255,6 @@ def _folders_of_project(source: Path) -> Iterable[Path]:
     yield from (source.parent, source.parent.parent, source.parent.parent.parent)
     for folder in list(source.parents)[:_DEEPEST]:
         yield from (path for name in _COMMON if (path := folder / name).is_dir())
-
-
-def _headers_near(source: Path) -> Iterable[Path]:
-    """Return headers that a source may include: an edit of one compiles it again."""
-    for folder in (source.parent, source.parent.parent / "op_kernel", source.parent.parent.parent / "op_kernel"):
-        yield from (path for path in sorted(folder.glob("**/*.h")) if path.stat().st_size <= 1 << 20)
 
 
 def _words(
