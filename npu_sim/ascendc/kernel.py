@@ -446,7 +446,7 @@ def compile(
     source = read_source(Path(path), defines)
     if kernel is None:
         if len(source.kernels) != 1:
-            names = ", ".join(source.kernels) or "none"
+            names = ", ".join(source.kernels) or "none that stands there as it is; a macro may make it"
             raise InputFileError(f"kernel must be named where {source.path.name} does not have just one ({names})")
         kernel = source.kernels[0]
     if not re.fullmatch(r"[A-Za-z_][\w:]*(?:<.*>)?", kernel):

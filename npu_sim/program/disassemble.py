@@ -85,7 +85,8 @@ def _operands(row: np.void, instruction: Instruction) -> Iterator[str]:
         if field in _ADDRESSES:
             fixed = instruction.spaces.get(field)
             space = int(row[f"{field}_space"]) if fixed is None else int(fixed)
-            tensor = f" tensor {int(row['tensor'])}" if space == Space.GM else ""
+            number = int(row["tensor"])
+            tensor = "" if space != Space.GM else f" tensor {number}" if number >= 0 else " of no tensor"
             yield f"{space_name(space)}[{hex(value)}]{tensor}"
         elif field.endswith("_space"):
             continue
