@@ -7,6 +7,8 @@ reads one of these before it is overwritten, the finding is a note. So it is onl
 
 Bytes of UB that nothing stored depends on are notes as well (`unused_lanes`).
 
+Two stores of the same bytes in no order are notes where they store the same (`same_stores`).
+
 Gather and Gatherb read what their offsets name, which are data: of a source that is longer than what was written there,
 the rest is a note as well.
 """
@@ -22,6 +24,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.engines.same_stores import stores_the_same
 from npu_sim.engines.unused_lanes import unused
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Space
@@ -38,11 +41,14 @@ _ROWS = 1 << 13
 """Rows behind a load that are looked at; a load whose elements live longer stays an error."""
 _FINDINGS = 1000
 """Findings of L1 that are looked into."""
+_STORES = 256
+"""Findings of stores that are."""
 _CORES = 64
 """Cores whose findings of UB are looked into."""
 _ROWS_FOLLOWED = 1 << 17
 """Rows of them in all, but for cores that do the same."""
 _UNUSED = (Kind.READ_UNINITIALISED, Kind.READ_STALE)
+_WRITES = (Kind.SYNC_WRITE_HAZARD, Kind.BARRIER_WRITE)
 _SIDE, _CARRIERS = 16, 256
 _L0 = (Space.L0A, Space.L0B)
 _TABLES = (Space.BT, Space.FB)
@@ -66,7 +72,8 @@ def as_notes(
         From launch to its number of cores, 0 where only those of findings have any.
     """
     result: list[Violation] = []
-    looked, rows = 0, lru_cache(maxsize=1)(rows_of)  # findings of a core stand together
+    looked = compared = 0
+    rows = lru_cache(maxsize=4)(rows_of)  # findings of a core stand together
     for violation in found:
         if violation.left_out:  # of those that are not there nothing is known
             result.append(violation)
@@ -75,6 +82,11 @@ def as_notes(
             if _is_left_to_offsets(violation, rows(violation.launch, violation.core)[violation.row]):
                 text = f"{violation.detail}, if an offset leads there"
                 violation = replace(violation, kind=Kind.READ_BY_OFFSETS, detail=text)
+        elif violation.kind in _WRITES and violation.space is Space.GM and compared < _STORES:
+            compared += 1
+            if stores_the_same(violation, rows):
+                text = f"{violation.detail}, with the same bytes"
+                violation = replace(violation, kind=Kind.WRITES_THE_SAME, detail=text)
         elif violation.kind in _UNUSED and violation.space is Space.L1 and looked < _FINDINGS:
             looked += 1
             if _is_unused(violation, rows(violation.launch, violation.core), product):

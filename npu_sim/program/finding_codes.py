@@ -71,6 +71,10 @@ CODES: dict[Kind, Code] = {
         "error", "racecheck", "Overwrites what an earlier instruction of its own pipe may still write",
         "put a PipeBarrier of the pipe between the two",
     ),
+    Kind.WRITES_THE_SAME: Code(
+        "advice", "racecheck", "Stores the bytes that another instruction stores too, and in no order with it",
+        "nothing has to be done; order the two if one may come to store something else",
+    ),
     Kind.BARRIER_READ: Code(
         "error", "racecheck", "Reads what an earlier instruction of its own pipe may not have written yet",
         "put a PipeBarrier of the pipe between the two",

@@ -35,6 +35,7 @@ class Kind(Enum):
     READ_UNUSED = "ErrorRead2/unused"
     READ_BY_OFFSETS = "ErrorRead2/offsets"
     BARRIER_WRITE = "ErrorSync1/barrier"
+    WRITES_THE_SAME = "ErrorSync1/same"
     BARRIER_READ = "ErrorSync2/barrier"
     BARRIER_UNNEEDED = "BarrierUnneeded"
     BANK_CONFLICT = "BankConflict"
