@@ -6,7 +6,8 @@ import numpy as np
 
 from npu_sim.isa.op import Data, Op, Space
 from tests.oracles.masked import ITEM, reads_result
-from tests.oracles.rounding import FP16, pack
+from tests.oracles.packing import pack
+from tests.oracles.rounding import FP16
 
 _REDUCED = ((Data.FP32, Data.FP16), (Data.FP16, Data.INT8), (Data.INT16, Data.INT8))
 TYPES = {

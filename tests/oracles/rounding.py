@@ -181,14 +181,6 @@ class WordRuns:
 NAN_CODE = -1
 
 
-def pack(x: npt.NDArray[np.float64], fmt: Format, mode: str = "RINT", saturate: bool = False) -> npt.NDArray[np.uint8]:
-    """Round float64 values to a format of 16 bits and pack them; NaN becomes the pattern 0x7FFF (saturating: +0)."""
-    codes = round_values(x, fmt, mode, saturate)
-    negative = np.signbit(x) & ~np.isnan(x)
-    codes = np.where(codes < 0, 0x7FFF, codes + np.where(negative, fmt.sign, 0))
-    return codes.astype(np.uint16).view(np.uint8)
-
-
 def word_runs(fmt: Format, negative: bool, mode: str, saturate: bool = False) -> WordRuns:
     """Results of rounding every fp32 word of one sign to ``fmt``; ``mode`` may also be a HF32 tie rule.
 

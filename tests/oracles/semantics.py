@@ -22,7 +22,8 @@ from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
 from tests.oracles import comparisons, conversions, data_moves, int4_casts, reductions
 from tests.oracles import mmad as cube
 from tests.oracles.masked import address_of, items_of, reads_result, repeats_of
-from tests.oracles.rounding import BF16, FP16, FP32, pack, round_fraction, round_integer, round_values
+from tests.oracles.packing import pack
+from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer, round_values
 from tests.oracles.tables import ELEMENTWISE, MASKED
 
 ITEM = {
