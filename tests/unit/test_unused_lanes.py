@@ -161,3 +161,12 @@ def test_more_of_them_than_are_kept_are_notes_if_all_are():
         kinds = program.kinds()
         assert set(kinds[:-1]) == {NOTE}
         assert kinds[-1] == kind
+
+
+def test_what_is_sorted_with_them_depends_on_them():
+    program = Program()
+    program.fill(A, 24)
+    program.fill(B, 32)
+    program.emit.sort32(dst=C, src0=A, src1=B, repeat=1, **FLOATS)
+    program.store(C, 2)
+    assert program.kinds() == [ERROR]
