@@ -26,19 +26,16 @@ from npu_sim.program.violation import Kind, Violation
 
 ROWS = 1 << 17
 """Rows of a core that are followed; the findings of one that has more stay as they are."""
-_CONTENTS = (0x00, 0x7B, 0x80, 0xFB, 0xFF)
+_ALIKE = (0x00, 0x7B, 0x80, 0xFB, 0xFF)
 """Of every byte: in all types 0, numbers above and below those of `_ordinary`, and what is no number."""
+_CONTENTS = (*((one, one) for one in _ALIKE), (0x7B, 0xFB), (0xFB, 0x7B))
+"""Of one operand and of the other: two that are alike compare in one way only."""
 _SELECTIONS = (Op.SELECT, Op.SELECT_SCALAR)
 _Boxes = list[tuple[int, int, int, int]]
 """First byte, bytes of a repetition, repetitions, bytes between them."""
 
 
-def _places(instruction: object) -> bool:
-    fields, op = getattr(instruction, "fields", ()), getattr(instruction, "op", 0)
-    return bool(getattr(instruction, "by_data", "")) or op in (Op.SORT32, Op.MRG_SORT) or "src_bytes" in fields
-
-
-_PLACES = by_opcode(_places, dtype=np.bool_)
+_PLACES = by_opcode(lambda one: one.by_data != "" or one.op in (Op.SORT32, Op.MRG_SORT), dtype=np.bool_)
 """Whether data says where results lie."""
 
 
@@ -99,7 +96,6 @@ class _Trail:
         self._follows = set[int]()  # labels of what rows without a finding of their own read
         # a choice by other bytes is made both ways
         self._others = (_ordinary(size), np.zeros(size, np.uint8), np.full(size, 0xFF, np.uint8))
-        self._core = product.core
 
     def is_used(self, number: int) -> bool:
         return self._used[self._root(number + 1)]
@@ -175,11 +171,12 @@ class _Trail:
         changed = [np.zeros(piece.stop - piece.start, np.uint8) for piece in written]
         for others in self._others if int(row["op"][0]) in _SELECTIONS else self._others[:1]:
             first = None
-            for content in (None, *_CONTENTS):
+            for contents in ((), *_CONTENTS):
                 ub = others.copy()
-                for piece in _pieces(reads) if content is not None else ():
-                    bits = np.where(self._label[piece] != 0, self._bits[piece], 0).astype(np.uint8)
-                    ub[piece] = ub[piece] & ~bits | np.uint8(content or 0) & bits
+                for number, box in enumerate(reads if contents else ()):
+                    for piece in _pieces([box]):
+                        bits = np.where(self._label[piece] != 0, self._bits[piece], 0).astype(np.uint8)
+                        ub[piece] = ub[piece] & ~bits | np.uint8(contents[number % 2]) & bits
                 if not self._run(row, ub):
                     return None
                 first = ub if first is None else first

@@ -155,6 +155,9 @@ def test_what_is_given_arrives(project):
     assert tiled.key == 2
     _, _, factor, shift, seen = _fields(tiled)
     assert (factor, shift, seen.tolist()) == (7.0, -4, [60, 0, 45, 0])
+    # an input that is not there takes no other's place
+    tiled = _tile(project, [X, None, [X, np.zeros((5, 6), np.float32)]])
+    assert _fields(tiled)[4].tolist() == [3, 1, 4, 0]
 
 
 def test_the_chip_is_that_of_the_call(project):

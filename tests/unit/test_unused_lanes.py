@@ -102,6 +102,20 @@ def test_bits_of_comparisons_are_told_apart(comparison):
     assert selected(comparison, 25) == [ERROR]
 
 
+@pytest.mark.parametrize("block", range(8))
+def test_each_bit_depends_on_operands_of_which_both_are_unwritten(block):
+    program = Program()
+    for area in (C, D):
+        program.fill(area, 64)
+    program.emit.compare(
+        dst=BITS, src0=A, src1=B, comparison=LT, repeat=1, src0_blk_stride=1, src1_blk_stride=1,
+        src0_rep_stride=8, src1_rep_stride=8, **FLOATS,
+    )  # fmt: skip
+    program.emit.select(dst=A, src0=C, src1=D, src2=BITS, src2_rep_stride=1, **FLOATS, **OF_TWO)
+    program.store(A + 32 * block, 1)
+    assert program.kinds() == [ERROR]
+
+
 @pytest.mark.parametrize("unwritten", [A, B])
 def test_a_choice_may_take_either_side(unwritten):
     program = Program()
