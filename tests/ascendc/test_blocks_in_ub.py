@@ -36,6 +36,17 @@ extern "C" __global__ __aicore__ void blocks(GM_ADDR x, GM_ADDR y, GM_ADDR z, in
   if (bytes == 2) both<half>(x, y, z, rows, columns, pitch, step);
   else both<float>(x, y, z, rows, columns, pitch, step);
 }
+extern "C" __global__ __aicore__ void several(GM_ADDR x, GM_ADDR y) {
+  KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
+  TPipe pipe; TBuf<TPosition::VECCALC> buffer;
+  pipe.InitBuffer(buffer, 4096);
+  LocalTensor<half> ub = buffer.Get<half>();
+  GlobalTensor<half> in, out;
+  in.SetGlobalBuffer((__gm__ half*)x); out.SetGlobalBuffer((__gm__ half*)y);
+  DataCopy(ub, in, 2048);
+  SetFlag<HardEvent::MTE2_MTE3>(0); WaitFlag<HardEvent::MTE2_MTE3>(0);
+  DataCopy(out, ub, Nz2NdParamsFull(2, 12, 32, 3, 16, 48, 1000));
+}
 """
 
 
@@ -65,6 +76,19 @@ def test_rows_become_columns_of_blocks_and_rows_again(blocks, dtype, rows, colum
     assert not got[:, -(-columns // block) * block :].any()  # behind the last block, which is filled
     assert np.array_equal(z, got)
     assert not [found for found in run.findings if found.severity == "error"]
+
+
+def test_matrices_lie_as_the_strides_say(tmp_path):
+    path = tmp_path / "blocks.cpp"
+    path.write_text(BLOCKS)
+    x, y = np.arange(2048).astype(np.float16), np.full((2, 1000), -1, np.float16)
+    ascendc.compile(path, kernel="several")(x, y)
+    wanted = np.full((2, 1000), -1, np.float16)
+    for matrix in range(2):  # three squares of 256 apart, columns of 16 rows of which 12 are taken
+        for row in range(12):
+            for column in range(32):
+                wanted[matrix, row * 48 + column] = x[matrix * 768 + column // 16 * 256 + row * 16 + column % 16]
+    assert np.array_equal(y, wanted)
 
 
 def test_what_a_device_does_not_do_is_refused(blocks):

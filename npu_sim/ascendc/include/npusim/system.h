@@ -167,7 +167,7 @@ template <class T, class... None> inline constexpr T AlignDown(T value, T by) { 
 template <class T, class... None> inline constexpr T CeilT(T value, T by) { return (value + by - 1) / by; }
 template <class T, class... None> inline constexpr T MaxValue(T a, T b) { return a > b ? a : b; }
 template <class T, class... None> inline constexpr T MinValue(T a, T b) { return a < b ? a : b; }
-// As they need no conversion to a class.
+// And of these, as they need no conversion to a class.
 inline constexpr int64_t CeilDiv(npusim::Whole value, npusim::Whole by) { return CeilDivision(value.value, by.value); }
 inline constexpr int64_t CeilAlign(npusim::Whole value, npusim::Whole by) { return AlignUp(value.value, by.value); }
 
