@@ -110,13 +110,15 @@ def test_rows_may_come_in_pieces(chunk_rows):
 
 def test_two_copies_to_common_bytes_need_a_barrier_of_their_pipe():
     # npu_sim knows which pipes complete in order: MTE2 and MTE3 of a split core do not
+    fills = (fill(1), fill(2, 64), hand(Pipe.V, Pipe.MTE3))
     back = (hand(Pipe.MTE2, Pipe.MTE3), store(1))
-    for pipe, copies in ((Pipe.MTE2, (load(0), load(2))), (Pipe.MTE3, (fill(1), hand(Pipe.V, Pipe.MTE3), store(3)))):
-        again = (*copies, store(3)) if pipe == Pipe.MTE3 else copies
-        end = back if pipe == Pipe.MTE2 else ()
-        found = run_hazards(vector((*again, *end)), CHIP)
+    for pipe, before, first, second, end in (
+        (Pipe.MTE2, (), load(0), load(2), back), (Pipe.MTE3, fills, store(3), store(3, 64), ()),
+    ):  # fmt: skip
+        found = run_hazards(vector((*before, first, second, *end)), CHIP)
         assert [v.kind for v in found] == [Kind.BARRIER_WRITE]
-        ordered = (*again[:-1], barrier(pipe), again[-1], *end)
-        assert run_hazards(vector(ordered), CHIP) == []
+        assert run_hazards(vector((*before, first, barrier(pipe), second, *end)), CHIP) == []
     apart = (load(0), load(2, 32), *back)
     assert run_hazards(vector(apart), CHIP) == []
+    [twice] = run_hazards(vector((*fills, store(3), store(3))), CHIP)  # what both leave there is the same
+    assert (twice.kind, twice.severity) == (Kind.WRITES_THE_SAME, "advice")
