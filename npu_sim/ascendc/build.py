@@ -52,6 +52,8 @@ _STANDARD = "-std=c++17"
 _OPTIONS = ("-O1", "-g0", "-w")
 """-Og compiles in three quarters of the time, and whole calls take 4 to 10 % longer; -O2 makes them no faster."""
 _SHARED = ("-fPIC", "-shared")
+_ARCHIVES = ("libc.a", "libm.a", "libstdc++.a")
+"""What a program that needs no libraries is linked with; distributions have them in packages of their own."""
 _UNQUALIFIED = re.compile(r"did you mean .AscendC::")
 """How g++ refuses templates that only their arguments lead to, which the vendor's compiler takes, and g++ as C++20."""
 _CHANGED = re.compile(r"changes meaning of")
@@ -235,10 +237,11 @@ class Build:
         """Compile one file of ``place``, in the older standard unless only the newer one takes it."""
         command = [*_OPTIONS, *options, str(place / source), "-o", str(place / result)]
         what = str(self.source.path)
-        kept = self._kept_prefix(compiler, shared="-shared" in options)
+        is_shared = "-shared" in options
+        kept, quick = self._kept_prefix(compiler, shared=is_shared), _quick_linker(compiler, is_shared=is_shared)
         try:
             try:
-                compiler.run([_STANDARD, *kept, *_quick_linker(compiler), *command], what)
+                compiler.run([_STANDARD, *kept, *quick, *command], what)
             except CompilationError as error:
                 if not is_broken(error):
                     raise
@@ -281,7 +284,8 @@ class Build:
         return [self.source.text, *(f"{path}\n{text}" for path, text in included(self.source, self._include).items())]
 
     def _digest(self, compiler: Compiler) -> str:
-        parts = [compiler.version, str(compiler), *_OPTIONS, self.kernel, str(self.source.path), *self._defines]
+        quick = _quick_linker(compiler, is_shared=False)
+        parts = [compiler.version, str(compiler), *_OPTIONS, *quick, self.kernel, str(self.source.path), *self._defines]
         parts += [str(path) for path in self._include]
         return digest_of([*parts, *_own_headers(), self._tilings(), *self._own_texts()])
 
@@ -293,10 +297,17 @@ def _own_headers() -> list[str]:
     return [*made, *(path.read_text(encoding="utf-8") for path in paths)]
 
 
-def _quick_linker(compiler: Compiler) -> list[str]:
-    """Return the option for a linker that takes a quarter of the time; none where it is not there."""
-    is_own = is_gxx(compiler) and len(compiler.command) == 1  # other options may name a linker
-    return ["-fuse-ld=gold"] if is_own and shutil.which("ld.gold") else []
+@cache
+def _quick_linker(compiler: Compiler, *, is_shared: bool) -> tuple[str, ...]:
+    """Return options for what is linked in a quarter of the time, and starts in half; none if they need more.
+
+    A program that loads libraries as it starts spends more time on that than on a small kernel.
+    """
+    if not is_gxx(compiler) or len(compiler.command) > 1:  # other options may name a linker
+        return ()
+    gold = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+    found = (compiler.run([f"-print-file-name={name}"], name) for name in _ARCHIVES)
+    return gold if is_shared or not all(Path(path).is_absolute() for path in found) else (*gold, "-static")
 
 
 def _told(message: str, place: Path) -> str:

@@ -252,7 +252,10 @@ class TPipe {
       }
   }
 
-  npusim::Block blocks[npusim::MAX_BLOCKS + npusim::POOLED_BLOCKS];
+  // Each is made when it is given away: most are not, and all of them are pages of every core's stack.
+  union {
+    npusim::Block blocks[npusim::MAX_BLOCKS + npusim::POOLED_BLOCKS];
+  };
 
   // A pool keeps its blocks for as long as the pipe is not reset.
   void share_out(Here here, npusim::Pool& pool, int64_t start, uint32_t length) {
@@ -264,6 +267,7 @@ class TPipe {
         npusim::refuse(here, "blocks of all pools must be at most %d", npusim::POOLED_BLOCKS);
       pool.first = npusim::MAX_BLOCKS + pooled_count;
       pool.life = life;
+      std::fill_n(blocks + pool.first, pool.most, npusim::Block());
       pooled_count += pool.most;
     }
     await_pool(here, pool);
@@ -385,7 +389,6 @@ class TPipe {
     each_block([&](npusim::Block& block) { end_buffer(here, block); });
     block_count = pooled_count = 0;
     turns = npusim::Turns();
-    for (int i = 0; i < npusim::POOLED_BLOCKS; i++) blocks[npusim::MAX_BLOCKS + i] = npusim::Block();
     life = ++npusim::pipe_lives;
     memset(top, 0, sizeof top);
   }
