@@ -11,8 +11,9 @@ import difflib
 import os
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from npu_sim.errors import InputFileError, ProductError, shown
@@ -44,10 +45,10 @@ _LONGEST_NAME = 40
 class _Registry:
     """The products of some directories.
 
+    The records of shipped products are made when they are first asked for: most runs need one of them.
+
     Attributes
     ----------
-    products : FrozenMapping
-        SoC version to record, series by series.
     series : FrozenMapping
         Series alias to the SoC version it stands for.
     names : FrozenMapping
@@ -61,6 +62,7 @@ class _Registry:
         self._read: dict[Path, ProductFile] = {}
         self._built: dict[str, Product] = {}
         self._pending: list[object] = []
+        self._lock = RLock()  # two threads that make one product are not a base of itself
         described = [file for folder in folders for file in self._files_in(folder)]
         self._file_of: dict[str, ProductFile] = {}
         series: dict[str, str] = {}
@@ -74,10 +76,16 @@ class _Registry:
                     _claim(names, name, file.series.name, file)
         self.series, self.names = FrozenMapping(series), FrozenMapping(names)
         self.spellings = self._spellings()
-        built = [self._product(soc) for soc in self._file_of]
-        order = list(series)
-        built.sort(key=lambda product: order.index(product.series))
-        self.products = FrozenMapping({product.name: product for product in built})
+        for soc, file in self._file_of.items():
+            if file.path.parent != _SHIPPED:  # what is wrong with the user's shows at once
+                self._product(soc)
+
+    @cached_property
+    def products(self) -> FrozenMapping[Product]:
+        """SoC version to record, series by series."""
+        order = list(self.series)
+        built = sorted(map(self._product, self._file_of), key=lambda product: order.index(product.series))
+        return FrozenMapping({product.name: product for product in built})
 
     def load(self, path: Path) -> Product:
         """Return the product of a file that describes one, or of the SoC that the alias of its series stands for."""
@@ -85,7 +93,8 @@ class _Registry:
         socs = tuple(file.socs) if file.series is None else (file.series.soc,)
         if len(socs) != 1:
             raise ProductError(f"Product file must describe one SoC, not {', '.join(socs) or 'none'} ({path})")
-        return build_product(file, socs[0], self._inherited(file))
+        with self._lock:
+            return build_product(file, socs[0], self._inherited(file))
 
     def _files_in(self, folder: Path) -> list[ProductFile]:
         """Return the files that describe SoCs, in the order of their first one; the others are bases only."""
@@ -98,7 +107,7 @@ class _Registry:
         def documents(base: str) -> Mapping[str, str]:
             return self._file(path.parent / base).documents if base.endswith(SUFFIX) else {}
 
-        with self._entered(path):
+        with self._lock, self._entered(path):
             if path in self._read:
                 return self._read[path]
             is_shipped = path.parent == _SHIPPED
@@ -121,7 +130,7 @@ class _Registry:
         return facts_of(self._product(soc))
 
     def _product(self, soc: str) -> Product:
-        with self._entered(soc):
+        with self._lock, self._entered(soc):
             if soc not in self._built:
                 file = self._file_of[soc]
                 self._built[soc] = build_product(file, soc, self._inherited(file))
@@ -154,7 +163,7 @@ class _Registry:
     def find(self, name: str) -> Product | None:
         """Return the product that ``name`` means, None if it means none."""
         soc = self._soc_of(name)
-        return None if soc is None else self.products[soc]
+        return None if soc is None else self._product(soc)
 
 
 def _claim(known: dict[str, Any], name: str, value: Any, file: ProductFile) -> None:

@@ -30,7 +30,7 @@ from ops.cli.timing_text import (
 )
 from ops.studies.calls.planned import BoundedCall, TimedCall
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, seconds_words
-from ops.studies.precision_results import Scope
+from ops.studies.scope import Scope
 from ops.studies.timing import TimingReport
 
 

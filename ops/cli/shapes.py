@@ -30,7 +30,8 @@ from ops.cli.usage import UsageError
 from ops.common.geometry import MAX_EXTENT
 from ops.studies.capture import load_capture, load_example
 from ops.studies.models.tables import MODELS
-from ops.studies.precision_results import SCOPES, Refusal, Scope, default_products
+from ops.studies.precision_results import default_products
+from ops.studies.scope import SCOPES, Refusal, Scope
 
 if TYPE_CHECKING:
     from npu_sim.engines.reorder import Order

@@ -15,7 +15,7 @@ from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.products import Product
 from npu_sim.report.record import to_plain
 from ops.studies.calls.planned import Request, time_call
-from ops.studies.precision_results import Scope
+from ops.studies.scope import Scope
 
 SHOWN = 3
 _LEAST_GAIN = 0.01

@@ -28,9 +28,8 @@ from ops.studies.convolution_kinds import output_mask
 from ops.studies.layers import Capture, GradientName, Layer
 from ops.studies.models.layers import ConvLayer
 from ops.studies.models.tables import network
-from ops.studies.precision import Progress
-from ops.studies.precision_results import Refusal, Scope
 from ops.studies.rounding import STORAGE
+from ops.studies.scope import Progress, Refusal, Scope
 
 
 def storage_name(dtype: object) -> str:

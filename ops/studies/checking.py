@@ -28,8 +28,7 @@ from ops.studies.cases import CaseSet, ConvCase, StudyRow, combinations, plan_ca
 from ops.studies.convolution_kinds import WEIGHT_GRADIENT_CALL
 from ops.studies.findings import EVERYTHING, Finding, Wanted
 from ops.studies.grouping import Programs, grouped
-from ops.studies.precision import Progress
-from ops.studies.precision_results import Refusal
+from ops.studies.scope import Progress, Refusal
 from ops.studies.unneeded import unneeded_barriers
 
 SCHEMA_VERSION = 3

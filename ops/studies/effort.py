@@ -21,7 +21,8 @@ from ops.studies.calls.planned import Request
 from ops.studies.cases import CaseSet, ConvCase, case_of_layer, combinations
 from ops.studies.checking import MEMORY_PER_GM_BYTE, require_size
 from ops.studies.layers import Capture, Layer
-from ops.studies.precision_results import Scope, StudyOptions
+from ops.studies.precision_results import StudyOptions
+from ops.studies.scope import Scope
 from ops.studies.study_parts import Combination, Part, combinations_of, parts_of
 
 TIMING_ROWS_PER_SECOND = 10e6

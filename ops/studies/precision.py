@@ -20,7 +20,6 @@ sums one by one, rounded once to the format of the gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 
@@ -33,10 +32,9 @@ from ops.studies.precision_part import run_part
 from ops.studies.precision_report import PrecisionReport
 from ops.studies.precision_results import StudyOptionError, StudyOptions
 from ops.studies.results_file import Results
+from ops.studies.scope import Progress
 from ops.studies.study_parts import Combination, Known, combinations_of, parts_of
 from ops.studies.ulp_maps import with_chosen_maps
-
-Progress = Callable[[int, int, str], None]
 
 
 @default_fenv

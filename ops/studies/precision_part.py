@@ -15,7 +15,8 @@ from ops.studies.goldens import Goldens
 from ops.studies.judging import compare
 from ops.studies.kinds import Asked, Backend, Kind
 from ops.studies.layers import AnyLayer, Layer, PoolingLayer
-from ops.studies.precision_results import CaseResult, LayerSummary, PrecisionRow, Refusal, StudyOptions
+from ops.studies.precision_results import CaseResult, LayerSummary, PrecisionRow, StudyOptions
+from ops.studies.scope import Refusal
 from ops.studies.study_parts import Combination, Part
 
 Done = Callable[[Combination], None]

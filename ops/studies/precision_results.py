@@ -19,13 +19,10 @@ from ops.common.capability import ACLNN, SPLIT, UNIFIED, Capability
 from ops.studies.kinds import ENTRIES, Entry
 from ops.studies.layers import RESULT_NAMES, Operator, ResultName
 from ops.studies.rounding import STORAGE
+from ops.studies.scope import Refusal
 
 Golden = Literal["original", "rounded"]
-
-Scope = Literal["call", "kernel"]
-"""What a figure is of: a whole call of the operator, or its kernel that multiplies."""
 Fit = Literal["fit", "not fit", "not judged"]
-SCOPES: tuple[Scope, ...] = ("call", "kernel")
 CUBE_MATH_TYPES = tuple(int(member) for member in CubeMathType)
 GOLDENS: tuple[Golden, ...] = ("original", "rounded")
 
@@ -130,20 +127,6 @@ class StudyOptionError(NpuSimError, ValueError):
     """An option of the study has a value that does not exist."""
 
     status = 161002
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why a combination was not computed: the library's status code and the rule."""
-
-    status: int
-    error: str
-    message: str
-
-    @classmethod
-    def of(cls, error: NpuSimError) -> Refusal:
-        """Return what ``error`` says."""
-        return cls(status=error.status, error=type(error).__name__, message=str(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

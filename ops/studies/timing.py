@@ -21,8 +21,7 @@ from ops.studies.calls.planned import BoundedCall, Request, TimedCall, bound_cal
 from ops.studies.cases import program_name
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, describe_parameters
 from ops.studies.launch_trace import TracedLaunch
-from ops.studies.precision import Progress
-from ops.studies.precision_results import Refusal, Scope
+from ops.studies.scope import Progress, Refusal, Scope
 
 SCHEMA_VERSION = 2
 

@@ -21,10 +21,11 @@ from typing import Any, Literal
 
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.report.record import to_json_text
-from ops.studies.calls.answers import Progress, time_item
+from ops.studies.calls.answers import time_item
 from ops.studies.calls.planned import PlannedCall
 from ops.studies.calls.request_items import read_item
 from ops.studies.cases import program_name
+from ops.studies.scope import Progress
 
 SCHEMA_VERSION = 1
 DATA = "data/measured_kernels.json"

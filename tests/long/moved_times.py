@@ -21,7 +21,7 @@ from ops.studies.calls.planned import Request
 from ops.studies.calls.request_items import read_item
 from ops.studies.layers import GRADIENTS
 from ops.studies.network.step import step_of_table
-from ops.studies.precision_results import Scope
+from ops.studies.scope import Scope
 from ops.studies.validation import measured_rows
 from tests.long.recording import parser_of, publish
 

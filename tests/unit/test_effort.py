@@ -29,7 +29,8 @@ from ops.studies.cases import CaseSet, case_of_shape, cases_of_capture, cases_of
 from ops.studies.default_shapes import default_shapes
 from ops.studies.effort import Effort, checking_effort, count_rows, precision_effort, timing_effort
 from ops.studies.layers import Capture, Layer
-from ops.studies.precision_results import SCOPES, StudyOptions
+from ops.studies.precision_results import StudyOptions
+from ops.studies.scope import SCOPES
 from tests.oracles.series import SERIES, UNIFIED
 
 SHAPE = ("--x", "2,20,9,7", "--weight", "20,20,3,3", "--stride", "2", "--padding", "1", "--product", "910b")

@@ -6,7 +6,8 @@ import random
 import pytest
 
 from ops.studies.fitness import fitness_of
-from ops.studies.precision_results import GOLDENS, PrecisionRow, Refusal
+from ops.studies.precision_results import GOLDENS, PrecisionRow
+from ops.studies.scope import Refusal
 
 OUTCOMES = ("pass", "fail", "void")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -17,6 +17,7 @@ from ops.studies.calls.fields import RequestError
 from ops.studies.calls.planned import BoundedCall, bound_call
 from ops.studies.calls.request_items import DEFAULT_PRODUCT, RequestItem, read_item
 from ops.studies.effort import count_rows
+from ops.studies.scope import Progress
 
 SCHEMA_VERSION = 1
 INSTRUCTION = "instruction"
@@ -27,7 +28,6 @@ LARGE_ELEMENTS = 1 << 28
 """A tensor of fewer elements, or a product of fewer, is timed in a moment."""
 MOST_ROWS = 100_000_000
 """Instructions of one item; more take half a minute."""
-Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

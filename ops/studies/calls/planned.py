@@ -23,7 +23,7 @@ from npu_sim.program.launch import Launch
 from ops.common.pipeline import CallPlan, PlannedStep
 from ops.studies.calls.known_bounds import KnownBounds
 from ops.studies.launch_times import LaunchTimes
-from ops.studies.precision_results import Scope
+from ops.studies.scope import Scope
 
 KNOWN = KnownBounds()
 """Of all calls of this process."""

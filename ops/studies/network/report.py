@@ -28,8 +28,7 @@ from ops.studies.network.sums import (
     seconds_by_result,
 )
 from ops.studies.network.times import Setting, StepTimes, time_step
-from ops.studies.precision import Progress
-from ops.studies.precision_results import Scope
+from ops.studies.scope import Progress, Scope
 
 SCHEMA_VERSION = 1
 

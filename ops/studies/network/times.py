@@ -13,8 +13,7 @@ from ops.studies.calls.kept_bounds import kept
 from ops.studies.calls.planned import KNOWN, BoundedCall, Request, bound_call
 from ops.studies.launch_times import LaunchTimes
 from ops.studies.network.step import StepLayer, TrainingStep
-from ops.studies.precision import Progress
-from ops.studies.precision_results import Refusal, Scope
+from ops.studies.scope import Progress, Refusal, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
