@@ -123,6 +123,8 @@ class Arguments:
         (a struct, or what a pointer means), None (a null pointer).
     outputs : sequence of int
         Numbers of the arrays, or lists, whose content before the call means nothing, and all of which must be written.
+    workspace : sequence of int
+        Numbers of the arrays whose content means nothing before the call nor behind it.
 
     Raises
     ------
@@ -130,12 +132,19 @@ class Arguments:
         An argument is nothing that a kernel takes.
     """
 
-    def __init__(self, kernel: str, names: Sequence[str], given: Sequence[Any], outputs: Sequence[int]) -> None:
+    def __init__(
+        self,
+        kernel: str,
+        names: Sequence[str],
+        given: Sequence[Any],
+        outputs: Sequence[int],
+        workspace: Sequence[int] = (),
+    ) -> None:
         self._kernel = kernel
         self._given = [value.memory if isinstance(value, Pointer) else value for value in given]
         self._offsets = [value.offset if isinstance(value, Pointer) else 0 for value in given]
         self._names = [names[i] if i < len(names) else f"argument {i}" for i in range(len(given))]
-        self._outputs = set(outputs)
+        self._outputs, self._workspace = set(outputs), set(workspace)
         self.gm = GlobalMemory(_PAGE_BYTES)
         self._tensors: dict[int, GmTensor] = {}
         self._bytes: dict[int, bytes] = {}
@@ -156,6 +165,10 @@ class Arguments:
         bad = [number for number in self._outputs if number not in self._tensors | self._lists]
         if bad:
             raise ShapeError(f"outputs of {kernel} must be numbers of arrays, not {bad}")
+        for number in sorted(self._workspace):
+            array = given[number] if 0 <= number < len(given) else None
+            if number in self._outputs or not (isinstance(array, np.ndarray) and array.ndim):
+                raise ShapeError(f"workspace of {kernel} must be numbers of arrays that are no outputs, not {number}")
         if len(self.gm.tensors) > MAX_TENSORS:
             raise ShapeError(f"arrays of {kernel} must be at most {MAX_TENSORS}, not {len(self.gm.tensors)}")
 
@@ -171,7 +184,10 @@ class Arguments:
         name = self._names[number]
         is_out = number in self._outputs
         if isinstance(value, np.ndarray) and value.ndim:
-            self._tensors[number] = self._place_array(name, value, is_out=is_out)
+            if number in self._workspace:
+                self._tensors[number] = self.gm.add(name, max(value.nbytes, 1), initialised=False)
+            else:
+                self._tensors[number] = self._place_array(name, value, is_out=is_out)
         elif isinstance(value, list | tuple) and value and all(isinstance(one, np.ndarray) for one in value):
             self._lists[number] = [
                 (one, self._place_array(f"{name}[{i}]", one, is_out=is_out)) for i, one in enumerate(value)
@@ -237,7 +253,7 @@ class Arguments:
                 held = memory[place.address : place.address + argument.size]
                 if data is not None:
                     held[:] = np.frombuffer(data, np.uint8)
-                elif not place.is_output:
+                elif place.initialised:
                     held.view(value.dtype).reshape(value.shape)[...] = value
             elif value is None:
                 argument.kind, argument.word = ArgumentKind.TENSOR, -1
@@ -270,7 +286,8 @@ class Arguments:
         ShapeError
             It changed one that cannot be written.
         """
-        own = [(self._given[number], place) for number, place in self._tensors.items() if number not in self._bytes]
+        left = self._bytes.keys() | self._workspace
+        own = [(self._given[number], place) for number, place in self._tensors.items() if number not in left]
         for value, place in [*own, *(one for group in self._lists.values() for one in group)]:
             data = memory[place.address : place.address + value.nbytes]
             if not place.is_output and not may_have_changed(place):

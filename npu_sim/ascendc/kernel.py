@@ -161,6 +161,7 @@ class SourceKernel:
         tiling_key: int = 0,
         product: str | Product | None = None,
         outputs: Sequence[int] = (),
+        workspace: Sequence[int] = (),
         accumulation: Accumulation | str | None = None,
         auto_sync: bool = True,
         silence: float = SILENCE_SECONDS,
@@ -181,6 +182,9 @@ class SourceKernel:
             None: the current product, else Ascend910B2.
         outputs : sequence of int
             Numbers of arguments whose content before means nothing; the checks then hold the kernel to writing all.
+        workspace : sequence of int
+            Numbers of arguments whose content means nothing before nor behind, as of a device's workspace: to read what
+            the kernel has not written there is a finding, and the arrays stay as they are.
         accumulation : Accumulation, str or None
             Model of every Mmad; None: the product's for the type that is multiplied.
         auto_sync : bool
@@ -199,7 +203,17 @@ class SourceKernel:
             See `build`.
         """
         run = self._run(
-            arguments, blocks, tiling, tiling_key, product, outputs, accumulation, auto_sync, silence, computes=True
+            arguments,
+            blocks,
+            tiling,
+            tiling_key,
+            product,
+            outputs,
+            workspace,
+            accumulation,
+            auto_sync,
+            silence,
+            computes=True,
         )
         if run.refused:
             raise ProgramError(run.refused)
@@ -215,6 +229,7 @@ class SourceKernel:
         tiling_key: int = 0,
         product: str | Product | None = None,
         outputs: Sequence[int] = (),
+        workspace: Sequence[int] = (),
         accumulation: Accumulation | str | None = None,
         auto_sync: bool = True,
         silence: float = SILENCE_SECONDS,
@@ -224,7 +239,17 @@ class SourceKernel:
         Behind an instruction that cannot be carried out nothing is computed any more.
         """
         return self._run(
-            arguments, blocks, tiling, tiling_key, product, outputs, accumulation, auto_sync, silence, computes=True
+            arguments,
+            blocks,
+            tiling,
+            tiling_key,
+            product,
+            outputs,
+            workspace,
+            accumulation,
+            auto_sync,
+            silence,
+            computes=True,
         )
 
     def record(
@@ -235,6 +260,7 @@ class SourceKernel:
         tiling_key: int = 0,
         product: str | Product | None = None,
         outputs: Sequence[int] = (),
+        workspace: Sequence[int] = (),
         auto_sync: bool = True,
         silence: float = SILENCE_SECONDS,
     ) -> SourceRun:
@@ -243,7 +269,7 @@ class SourceKernel:
         A kernel that looks at what it computed (GetValue of UB) cannot be recorded so.
         """
         run = self._run(
-            arguments, blocks, tiling, tiling_key, product, outputs, None, auto_sync, silence, computes=False
+            arguments, blocks, tiling, tiling_key, product, outputs, workspace, None, auto_sync, silence, computes=False
         )
         if run.stopped_by is not None:
             raise run.stopped_by
@@ -258,6 +284,7 @@ class SourceKernel:
         tiling_key: int,
         product: str | Product | None,
         outputs: Sequence[int],
+        workspace: Sequence[int],
         accumulation: Accumulation | str | None,
         auto_sync: bool,
         silence: float,
@@ -266,7 +293,8 @@ class SourceKernel:
     ) -> SourceRun:
         chip = _product(product)
         all_given = [*given, *([] if tiling is None else [tiling_bytes(tiling)])]
-        arguments = Arguments(self.name, self.parameters, all_given, ints("outputs", outputs))
+        written, scratch = ints("outputs", outputs), ints("workspace", workspace)
+        arguments = Arguments(self.name, self.parameters, all_given, written, scratch)
         key, syncs, patience = _key(tiling_key), flag("auto_sync", auto_sync), _seconds(silence)
         types = self._types(arguments.types(), key)
         kind, vectors = self._kind_on(chip, types, key)

@@ -91,6 +91,8 @@ class HostTiling:
         Bytes of each workspace; a kernel gets the first.
     template_arguments : tuple of int
         Of a kernel that is a template (GET_TPL_TILING_KEY, ASCENDC_TPL_SEL_PARAM), which is compiled with them.
+    tensor_count : int
+        Inputs and outputs, behind which a kernel takes the workspace.
     """
 
     op: str
@@ -99,11 +101,13 @@ class HostTiling:
     key: int
     workspaces: tuple[int, ...] = ()
     template_arguments: tuple[int, ...] = ()
+    tensor_count: int = 0
 
     @property
     def call(self) -> dict[str, Any]:
-        """Keywords of a kernel's call: ``kernel(x, y, workspace, **tiling.call)``."""
-        return {"blocks": self.blocks, "tiling": self.data, "tiling_key": self.key}
+        """Keywords of a kernel's call: ``kernel(x, y, tiling.workspace, **tiling.call)``."""
+        made = {"blocks": self.blocks, "tiling": self.data, "tiling_key": self.key}
+        return {**made, "workspace": (self.tensor_count,)}
 
     @property
     def workspace(self) -> np.ndarray:
@@ -182,8 +186,9 @@ def host_tiling(
     sizes, rest = _listed(answer[3:])
     arguments, (data,) = _listed(rest)
     return HostTiling(
-        op=op, data=bytes.fromhex(data[1:]), blocks=blocks, key=key, workspaces=sizes, template_arguments=arguments
-    )
+        op=op, data=bytes.fromhex(data[1:]), blocks=blocks, key=key, workspaces=sizes, template_arguments=arguments,
+        tensor_count=len(inputs) + len(outputs),
+    )  # fmt: skip
 
 
 def _listed(words: list[str]) -> tuple[tuple[int, ...], list[str]]:

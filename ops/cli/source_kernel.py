@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -49,6 +49,15 @@ class Given:
             "--out",
             metavar="NAME:SHAPE:TYPE",
             help="An argument that the kernel writes (z:8x2048:fp16), by the name of its parameter; repeatable.",
+        ),
+    ] = None
+    workspace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--workspace",
+            metavar="NAME:SHAPE:TYPE",
+            help="An argument that the kernel works in (usrWorkspace:65536:uint8): to read there what it has not "
+            "written is a finding; repeatable.",
         ),
     ] = None
     tiling: Annotated[
@@ -133,15 +142,19 @@ class Given:
         checks : bool
             What is wrong is in the result, and not raised.
         """
-        arguments, outputs = self._arguments()
+        outputs = _named("--out", self.out)
+        scratch = _named("--workspace", self.workspace, outputs)
+        arguments = [_argument(text) for text in self.arg or ()]
         note_compilation()
         tiled = self._tiled(arguments, outputs)
         kernel = self.compiled(*(() if tiled is None else tiled.template_arguments))
-        order = _placed(arguments, outputs, kernel.parameters)
+        order = _placed(arguments, outputs | scratch, kernel.parameters)
         values = [value for value, _ in order]
+        works_in = [number for number, (_, name) in enumerate(order) if name in scratch]
         tiling = None if self.tiling is None else read_tiling(self.tiling)
         blocks, key = self.blocks or 1, self.tiling_key or 0
         if tiled is not None:
+            works_in.append(len(values))
             values.append(tiled.workspace)
             tiling, blocks = tiled.data, self.blocks or tiled.blocks
             key = tiled.key if self.tiling_key is None else self.tiling_key
@@ -151,10 +164,11 @@ class Given:
             tiling=tiling,
             tiling_key=key,
             product=self.product,
-            outputs=[number for number, (_, name) in enumerate(order) if name],
+            outputs=[number for number, (_, name) in enumerate(order) if name in outputs],
+            workspace=works_in,
             auto_sync=self.auto_sync,
         )
-        return run, {name: value for value, name in order if name}
+        return run, {name: value for value, name in order if name in outputs}
 
     def recorded(self) -> Explanation:
         """Compile and call the kernel; return what it did, with its tensors if it ended."""
@@ -185,15 +199,6 @@ class Given:
             defines=self.define or (),
         )
 
-    def _arguments(self) -> tuple[list[Any], dict[str, np.ndarray]]:
-        outputs: dict[str, np.ndarray] = {}
-        for text in self.out or ():
-            name, _, rest = text.partition(":")
-            if not name.isidentifier() or name in outputs:
-                raise UsageError(f"--out must begin with a name of its own, not {text!r}")
-            outputs[name] = _zeros("--out", rest, text)
-        return [_argument(text) for text in self.arg or ()], outputs
-
 
 def takes_kernel(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of a kernel before its own; it is called with a `Given` in their place."""
@@ -212,7 +217,7 @@ def takes_kernel(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _placed(arguments: list[Any], outputs: dict[str, np.ndarray], names: Sequence[str]) -> list[tuple[Any, str]]:
-    """Return the arguments in the kernel's order, those that are written with their names."""
+    """Return the arguments in the kernel's order, those that were given by name with their names."""
     left, order = list(arguments), list[tuple[Any, str]]()
     for name in names:
         if name in outputs:
@@ -222,6 +227,17 @@ def _placed(arguments: list[Any], outputs: dict[str, np.ndarray], names: Sequenc
     placed = {name for _, name in order}
     order += [(value, "") for value in left]
     return order + [(value, name) for name, value in outputs.items() if name not in placed]
+
+
+def _named(option: str, texts: Sequence[str] | None, others: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
+    """Return arrays by the names of their parameters, which ``others`` must not have."""
+    found: dict[str, np.ndarray] = {}
+    for text in texts or ():
+        name, _, rest = text.partition(":")
+        if not name.isidentifier() or name in found or name in (others or ()):
+            raise UsageError(f"{option} must begin with a name of its own, not {text!r}")
+        found[name] = _zeros(option, rest, text)
+    return found
 
 
 def _zeros(option: str, text: str, whole: str) -> np.ndarray:
