@@ -135,6 +135,7 @@ class Control(ctypes.Structure):
         ("ub_bytes", ctypes.c_int64),
         ("bt_bytes", ctypes.c_int64),
         ("fb_bytes", ctypes.c_int64),
+        ("fixbuf_bytes", ctypes.c_int64),
         ("tiling_key", ctypes.c_int64),
         ("scratch", ctypes.c_int64),  # where the library's own memory begins; -1: there is none
         ("tables", ctypes.c_int64),  # where the data of the program begins; -1: it is not there
@@ -246,5 +247,5 @@ def describe(
     control.event_count = core.event_count
     for name in ("l1_bytes", "l0a_bytes", "l0b_bytes", "l0c_bytes", "ub_bytes", "bt_bytes"):
         setattr(control, name, getattr(core, name))
-    control.fb_bytes = core.quantisation_bytes
+    control.fb_bytes, control.fixbuf_bytes = core.quantisation_bytes, sum(core.fb_bytes)
     control.tiling_key = tiling_key

@@ -4,6 +4,8 @@ A LoadData moves whole fractals, so kernels whose k or m ends inside one read wh
 that k leaves it out; the bias table and the Fixpipe buffer are filled by 64 and 128 bytes, and n columns of them used.
 The load is carried out twice, on two contents of the bytes, to see which elements they reach; if no Mmad or Fixpipe
 reads one of these before it is overwritten, the finding is a note. So it is only where the load takes other bytes too.
+An Mmad of whole fractals multiplies lines of them that nobody wrote: the sums of these lines are followed in L0C, and
+are read or not as well.
 
 Bytes of UB that nothing stored depends on are notes as well (`unused_lanes`).
 
@@ -16,10 +18,11 @@ the rest is a note as well.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +30,15 @@ import numpy.typing as npt
 from npu_sim.engines.same_stores import stores_the_same
 from npu_sim.engines.unused_lanes import unused
 from npu_sim.isa.atomic import SINK_LENGTH
-from npu_sim.isa.codes import Space
+from npu_sim.isa.codes import Mode, Space
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.footprint import READ, empty_runs, footprint_at
 from npu_sim.isa.mte import ITEM_BYTES_OF_CODE
-from npu_sim.isa.op import SPEC_OF_OP
+from npu_sim.isa.op import MMADS, SPEC_OF_OP
 from npu_sim.products import Product
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
-from npu_sim.units import FRACTAL_BYTES
+from npu_sim.units import FRACTAL_BYTES, ceil_div
 
 _ROWS = 1 << 13
 """Rows behind a load that are looked at; a load whose elements live longer stays an error."""
@@ -49,7 +52,7 @@ _ROWS_FOLLOWED = 1 << 17
 """Rows of them in all, but for cores that do the same."""
 _UNUSED = (Kind.READ_UNINITIALISED, Kind.READ_STALE)
 _WRITES = (Kind.SYNC_WRITE_HAZARD, Kind.BARRIER_WRITE)
-_SIDE, _CARRIERS = 16, 256
+_SIDE, _CARRIERS, _SUM_BYTES = 16, 256, 4
 _L0 = (Space.L0A, Space.L0B)
 _TABLES = (Space.BT, Space.FB)
 
@@ -167,30 +170,105 @@ def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool
         return False  # rows that nobody vouches for are not carried out, nor are their addresses followed
     runs = empty_runs()
     count = int(footprint_at(rows, violation.row, runs))
-    loaded = sum(run[3] * run[4] for run in runs[: max(count, 0)].tolist() if run[0] == Space.L1)
-    if loaded <= violation.length:  # a load of nothing but such bytes was meant to load something
+    reads = [_Box(*box) for box in runs[: max(count, 0)].tolist() if box[0] == Space.L1]
+    unwritten = violation.start + np.flatnonzero(_unwritten(violation, rows) & _taken(violation, reads))
+    if sum(box.length * box.repeats for box in reads) <= len(unwritten):  # a load was meant to load something
         return False
-    unwritten = violation.start + np.flatnonzero(_unwritten(violation, rows))
     reached = _reached(rows[violation.row : violation.row + 1].copy(), unwritten, product)[space]
+    sums, are_stored = np.zeros(product.core.l0c_bytes, np.bool_), False
     for at in range(violation.row + 1, min(len(rows), violation.row + 1 + _ROWS)):
-        count = int(footprint_at(rows, at, runs))
-        for own, access, start, length, repeats, step in runs[: max(count, 0)].tolist():
-            if own != space:
-                continue
-            for first in range(start, start + repeats * step, step) if repeats > 1 else (start,):
-                if access == READ and reached[first : first + length].any():
-                    return False
-                reached[first : first + length] &= access == READ
-        if not reached.any():
+        row, count = rows[at], int(footprint_at(rows, at, runs))
+        boxes = [_Box(*box) for box in runs[: max(count, 0)].tolist() if box[0] in (space, Space.L0C)]
+        multiplies = int(row["op"]) in MMADS
+        are_stored |= not multiplies and any(box.space == Space.L0C and box.access == READ for box in boxes)
+        held = {space: reached, int(Space.L0C): sums}
+        read = {box.space for box in boxes if box.access == READ and box.meets(held[box.space])}
+        if read and not multiplies:
+            return False
+        lines = _lines_of(row, reached, space) if space in read else _NONE
+        if lines is None:
+            return False
+        adds = any(box.space == Space.L0C and box.access == READ for box in boxes)
+        for box in boxes:
+            if box.access != READ and not (adds and box.space == Space.L0C):
+                box.clear(held[box.space])
+        sums[_sums_of(row, lines, space)] = True
+        if not reached.any() and not sums.any():
             return True
-    return len(rows) <= violation.row + 1 + _ROWS
+    # sums of which nobody reads any were meant for something
+    return len(rows) <= violation.row + 1 + _ROWS and (are_stored or not sums.any())
+
+
+_NONE = np.zeros(0, np.int64)
+
+
+class _Box(NamedTuple):
+    """Bytes that a row touches, as `footprint_at` tells them."""
+
+    space: int
+    access: int
+    start: int
+    length: int
+    repeats: int
+    step: int
+
+    def _parts(self, held: npt.NDArray[np.bool_]) -> Iterator[npt.NDArray[np.bool_]]:
+        for number in range(self.repeats):
+            first = self.start + number * self.step
+            yield held[first : first + self.length]
+
+    def meets(self, held: npt.NDArray[np.bool_]) -> bool:
+        """Return whether one of its bytes is held."""
+        return bool(held.any()) and any(part.any() for part in self._parts(held))
+
+    def clear(self, held: npt.NDArray[np.bool_]) -> None:
+        """Take its bytes out."""
+        for part in self._parts(held) if held.any() else ():
+            part[:] = False
+
+
+def _taken(violation: Violation, boxes: Iterable[_Box]) -> npt.NDArray[np.bool_]:
+    """Return which bytes of a finding are in boxes."""
+    taken = np.zeros(violation.length, np.bool_)
+    for box in boxes:
+        for first in box.start - violation.start + box.step * np.arange(box.repeats):
+            taken[max(first, 0) : max(first + box.length, 0)] = True
+    return taken
+
+
+def _lines_of(row: np.void, reached: npt.NDArray[np.bool_], space: int) -> npt.NDArray[np.int64] | None:
+    """Return the lines that an Mmad multiplies of its tile and that hold a byte reached; None: not to be told."""
+    m, n, k = (int(row[name]) for name in "mnk")
+    item = int(ITEM_BYTES_OF_CODE[int(row["dtype"])])
+    if m == 1:  # a vector lies otherwise
+        return None
+    along_k = np.arange(k * item)
+    blocks, inside = np.divmod(along_k, FRACTAL_BYTES // _SIDE)
+    if space == Space.L0A:
+        padded = ceil_div(k, _SIDE) * _SIDE if row["mode"] & Mode.K_ALIGN else k
+        start, count, step, over = int(row["src0"]), m, FRACTAL_BYTES, ceil_div(padded * item, FRACTAL_BYTES // _SIDE)
+    else:
+        start, count, step, over = int(row["src1"]), n, ceil_div(n, _SIDE) * FRACTAL_BYTES, 1
+    line = np.arange(count)
+    first = start + line // _SIDE * over * FRACTAL_BYTES + line % _SIDE * (FRACTAL_BYTES // _SIDE)
+    return np.flatnonzero(reached[first[:, None] + blocks * step + inside].any(1))
+
+
+def _sums_of(row: np.void, lines: npt.NDArray[np.int64], space: int) -> npt.NDArray[np.int64]:
+    """Return the bytes of L0C that hold the sums of lines of a tile of L0A, or of L0B."""
+    if not len(lines):
+        return lines
+    m, n = int(row["m"]), int(row["n"])
+    rows, columns = (lines, np.arange(n)) if space == Space.L0A else (np.arange(m), lines)
+    block = ceil_div(m, _SIDE) * _SIDE * _SUM_BYTES * _SIDE
+    first = int(row["dst"]) + columns // _SIDE * block + columns % _SIDE * _SUM_BYTES
+    each = rows[:, None] * (_SIDE * _SUM_BYTES) + first
+    return (each[..., None] + np.arange(_SUM_BYTES)).reshape(-1)
 
 
 def _unwritten(violation: Violation, rows: np.ndarray) -> npt.NDArray[np.bool_]:
-    """Return which bytes of a finding are meant: between pieces of what is left of a row others may have written."""
+    """Return which bytes of a finding are meant: it spans pieces, between which other rows may have written."""
     meant = np.ones(violation.length, np.bool_)
-    if violation.other_row < 0:
-        return meant
     runs = empty_runs()
     between = rows[violation.other_row + 1 : violation.row]
     for at in np.flatnonzero(between["dst_space"] == Space.L1):

@@ -13,6 +13,7 @@ template <class K> void run_blocks(K kernel) {
     call(kernel);
     Here here = last_call();
     settle_units(here);
+    end_left_buffers(here);
     if (self->block + control->blocks_at_once >= control->blocks) return;
     here = {"", 0};
     if (self->at_end) self->at_end();

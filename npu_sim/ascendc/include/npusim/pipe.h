@@ -129,6 +129,10 @@ struct Pool {
 }  // namespace npusim
 
 namespace npusim {
+inline void end_left_buffers(Here here) {
+  for (const LeftBuffer& one : self->left) emit_free_tensor(here, one.space, one.address, one.bytes, one.number);
+  self->left.clear();
+}
 inline int pipe_lives = 0;  // of all pipes, between one Reset and the next
 }
 
@@ -159,11 +163,12 @@ class TPipe {
     forget(here);
     memset(events, 0, sizeof events);
   }
+  // What kernels do that have the whole of each buffer from a pipe, and share it out by hand from then on.
   void Destroy(Here here = Here::now()) {
-    if (is_open) close(here, true);
+    if (is_open) leave_buffers(), close(here, true);
   }
   void DestroyWithoutPipeAll(Here here = Here::now()) {
-    if (is_open) close(here, false);
+    if (is_open) leave_buffers(), close(here, false);
   }
 
   template <TPosition S, TPosition D, int32_t depth, auto mask>
@@ -358,8 +363,17 @@ class TPipe {
     if (begins) npusim::emit_alloc_tensor(here, block.space, block.address, bytes, block.number);
     else npusim::emit_free_tensor(here, block.space, block.address, bytes, block.number);
   }
+  void leave_buffers() {
+    each_block([&](npusim::Block& block) {
+      int64_t room = npusim::capacity_of(block.space) - block.address, bytes = std::min(block.bytes, room);
+      if (block.is_buffer && !block.is_idle && bytes > 0)
+        npusim::self->left.push_back({block.space, block.address, bytes, block.number});
+      block.is_idle = true;
+    });
+  }
 
   void open(Here here) {
+    npusim::end_left_buffers(here);
     is_open = true;
     life = ++npusim::pipe_lives;
     before = npusim::self->pipe == this ? nullptr : (TPipe*)npusim::self->pipe;
@@ -410,7 +424,7 @@ class TPipe {
     block.bytes = bytes;
     block.position = position;
     block.number = int64_t(numbers++) << npusim::POSITION_BITS | int64_t(position);
-    if (address + bytes > npusim::capacity_of(block.space)) {  // no device minds before these bytes are used
+    if (address + bytes > npusim::pipe_capacity_of(block.space)) {  // no device minds before these bytes are used
       mark(here, block, true, block.bytes);                    // the finding is this line's
       mark(here, block, false, block.bytes);
     }

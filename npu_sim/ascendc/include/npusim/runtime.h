@@ -83,6 +83,11 @@ struct Registers {
   int64_t pad_bits = 0;
 };
 
+// A buffer whose pipe is destroyed: it lives until another pipe comes, as what is there may be used by hand.
+struct LeftBuffer {
+  int64_t space, address, bytes, number;
+};
+
 struct Core : Registers {
   int64_t index = 0, block = 0, sub_block = 0;
   bool is_vector = false, is_cube = false;
@@ -101,6 +106,7 @@ struct Core : Registers {
   int64_t cleaned = -1, cleaned_at = 0;  // the line of the data cache that was cleaned last (signals.h), and when
   std::vector<int64_t> known;   // of each word (signals.h): how many stores to it this core has seen
   int64_t row_count = 0;
+  std::vector<LeftBuffer> left;
   uint64_t va[8][8] = {};       // registers of eight addresses each (lower_names.h)
 };
 

@@ -152,6 +152,7 @@ template <class T> class LocalTensor {
   void SetSize(uint32_t count) { bytes = uint32_t(npusim::bytes_of<T>(count)); }
   void SetBufferLen(uint32_t length) { bytes = length; }
   TPosition GetPosition() const { return position; }
+  void SetAddr(const TBuffAddr& place) { address_ = place; }
   template <class U> void SetAddrWithOffset(LocalTensor<U>& source, uint32_t offset) {
     *this = source.template ReinterpretCast<T>();
     address += npusim::bytes_of<U>(offset);

@@ -190,6 +190,11 @@ inline int64_t capacity_of(int64_t in_space) {
   }
 }
 
+// What a pipe gives away; the part of the Fixpipe buffer that instructions name is the first of several.
+inline int64_t pipe_capacity_of(int64_t in_space) {
+  return in_space == space::FB ? control->fixbuf_bytes : capacity_of(in_space);
+}
+
 inline const char* space_name(int64_t in_space) {
   constexpr const char* names[] = {"no buffer", "GM", "L1", "L0A", "L0B", "L0C", "UB", "BT", "FB"};
   return names[in_space];

@@ -1,0 +1,157 @@
+"""Full specialisations of member templates inside their class, made such as every compiler takes.
+
+The vendor's compiler, as clang, takes ``template <> void operator()<AIC>(...)`` among the members of a class; g++ does
+not. Each becomes a template of its own that is there for its arguments only, and the one it specialises is there for
+others: ``template <int T = kind, std::enable_if_t<(T == (AIC)), int> = 0> void operator()(...)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from npu_sim.ascendc.source import without_text
+
+_SPECIALISED = re.compile(r"\btemplate\s*<\s*>")
+_NAME = re.compile(r"(operator\s*\(\s*\)|\b[A-Za-z_]\w*)\s*<")
+_TEMPLATE = re.compile(r"\btemplate\s*<(?!\s*>)")
+_CLASS_HEAD = re.compile(r"\b(?:class|struct)\b[^;{}()]*$")
+_PARAMETER = re.compile(r"\s*(typename|class|[\w:]+(?:\s+[\w:]+)*)\s+(\w+)\s*(?:=.*)?", re.DOTALL)
+"""Kind and name of a template parameter, with or without a default."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Specialisation:
+    """Where ``template <>`` stands, and the name and the arguments behind it."""
+
+    name: str
+    start: int
+    end: int
+    arguments: list[str]
+    arguments_start: int
+    arguments_end: int
+
+
+def without_member_specialisations(text: str) -> str:
+    """Return a text of the user without full specialisations inside classes, lines unmoved; others stay as they are."""
+    if not _SPECIALISED.search(text):
+        return text
+    code = without_text(text)
+    edits: list[tuple[int, int, str]] = []
+    for start, end in _classes_of_specialisations(code):
+        edits += _edits_of_class(code, start, end)
+    for begin, end, words in sorted(edits, reverse=True):
+        lines = "\n" * text.count("\n", begin, end)
+        text = text[:begin] + words + lines + text[end:]
+    return text
+
+
+def _classes_of_specialisations(code: str) -> list[tuple[int, int]]:
+    """Return the bodies of the classes that have a specialisation among their own members."""
+    found: dict[int, int] = {}
+    for one in _SPECIALISED.finditer(code):
+        start = _opening(code, one.start())
+        if start >= 0 and _CLASS_HEAD.search(code, max(start - 2000, 0), start):
+            found[start] = _closing(code, start, "{", "}")
+    return list(found.items())
+
+
+def _opening(code: str, at: int) -> int:
+    """Return where the block begins that a place is in, -1 if it is in none."""
+    depth = 0
+    for i in range(at - 1, -1, -1):
+        if code[i] == "}":
+            depth += 1
+        elif code[i] == "{":
+            if depth == 0:
+                return i
+            depth -= 1
+    return -1
+
+
+def _closing(code: str, at: int, opens: str, closes: str) -> int:
+    """Return the place behind the bracket that closes the one at ``at``; the end if none does."""
+    depth = 0
+    for i in range(at, len(code)):
+        depth += (code[i] == opens) - (code[i] == closes)
+        if depth == 0:
+            return i + 1
+    return len(code)
+
+
+def _edits_of_class(code: str, start: int, end: int) -> list[tuple[int, int, str]]:
+    specialised = [one for one in _specialisations(code, start, end) if one is not None]
+    edits = []
+    for name in {one.name for one in specialised}:
+        own = [one for one in specialised if one.name == name]
+        primary = _primary(code, start, end, name)
+        if primary is None:
+            continue
+        begin, behind = primary
+        parameters = _split(code[begin:behind])
+        conditions = [_condition(parameters, one.arguments) for one in own]
+        if any(condition is None for condition in conditions):
+            continue
+        others = " || ".join(f"({condition})" for condition in conditions)
+        edits.append((behind, behind, f", std::enable_if_t<!({others}), int> = 0"))
+        head = " ".join(code[begin:behind].split())
+        for one, condition in zip(own, conditions, strict=True):
+            edits.append((one.start, one.end, f"template <{head}, std::enable_if_t<({condition}), int> = 0>"))
+            edits.append((one.arguments_start, one.arguments_end, ""))
+    return edits
+
+
+def _specialisations(code: str, start: int, end: int) -> Iterator[_Specialisation | None]:
+    for found in _SPECIALISED.finditer(code, start, end):
+        if _opening(code, found.start()) != start:
+            continue
+        named = _NAME.search(code, found.end(), end)
+        if named is None:
+            continue
+        opens = named.end() - 1
+        closes = _closing(code, opens, "<", ">")
+        if not code[closes:].lstrip().startswith("("):
+            continue  # a member class
+        name = "".join(named[1].split())
+        yield _Specialisation(name, found.start(), found.end(), _split(code[opens + 1 : closes - 1]), opens, closes)
+
+
+def _primary(code: str, start: int, end: int, name: str) -> tuple[int, int] | None:
+    """Return where the parameters of the template are that a class declares by a name."""
+    called = re.compile(re.sub(r"\\?\(\\?\)", r"\\s*\\(\\s*\\)", re.escape(name)) + r"\s*\(")
+    for found in _TEMPLATE.finditer(code, start, end):
+        if _opening(code, found.start()) != start:
+            continue
+        closes = _closing(code, found.end() - 1, "<", ">")
+        declared = re.compile(r"[^;{}]*").match(code, closes, end)
+        if declared and called.search(code, closes, declared.end()):
+            return found.end(), closes - 1
+    return None
+
+
+def _split(words: str) -> list[str]:
+    """Return what commas part, but for those in brackets."""
+    parts, depth, begin = [], 0, 0
+    for i, letter in enumerate(words):
+        depth += (letter in "<([{") - (letter in ">)]}")
+        if letter == "," and depth == 0:
+            parts.append(words[begin:i])
+            begin = i + 1
+    return [*parts, words[begin:]]
+
+
+def _condition(parameters: list[str], arguments: list[str]) -> str | None:
+    """Return what holds of template parameters when they are these arguments; None: not to be told."""
+    if len(parameters) != len(arguments):
+        return None
+    words = []
+    for parameter, argument in zip(parameters, arguments, strict=True):
+        told = _PARAMETER.fullmatch(parameter)
+        if told is None:
+            return None
+        is_type = told[1] in ("typename", "class")
+        words.append(
+            f"std::is_same_v<{told[2]}, {argument.strip()}>" if is_type else f"{told[2]} == ({argument.strip()})"
+        )
+    return " && ".join(words)
