@@ -1,4 +1,4 @@
-"""Full specialisations among the members of a class, and pipes that are destroyed once they have given their buffers."""
+"""Full specialisations among the members of a class, and pipes destroyed once they have given their buffers."""
 
 from __future__ import annotations
 
