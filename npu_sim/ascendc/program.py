@@ -31,6 +31,9 @@ from npu_sim.products import Product
 
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)
 _ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
+_BLOCKS = '#include "npusim/blocks.h"'
+_NO_BLOCKS = "template <class K> void npusim::run_blocks(K kernel) { __builtin_trap(); }"
+"""Behind a source that has no device code: nothing that it launches can run."""
 _STUBBED = re.compile(r"\bACLRT_LAUNCH_KERNEL\s*\(\s*(\w+)\s*\)|\baclrtlaunch_(\w+)")
 _ADDRESS = re.compile(r"\bGM_ADDR\b|\b__gm__\s+(?:const\s+)?[\w:]+(?:<[^<>]*>)?\s*\*|\b\w+\s*\*")
 """Parameters that the generated headers of a launch by name take as ``void*``."""
@@ -125,6 +128,7 @@ class ProgramSources:
             f'#line 1 "{_quoted(path)}"',
             self._rewritten(path),
             *stubs,
+            _BLOCKS if self._has_device_code(path) else _NO_BLOCKS,
         ]
         made = self.place / f"{number}_{path.stem}.cpp"
         made.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
@@ -161,10 +165,12 @@ class ProgramSources:
             code = without_text(self._text(file))
             if "__global__" in code or next(launches(code), -1) >= 0:
                 return True
-            named = _ANY_INCLUDE.findall(self._text(file))
-            if any((INCLUDE / name).is_file() or name in forwarding_headers() for name in named):
-                return True
-        return False
+        return self._has_device_code(path)
+
+    def _has_device_code(self, path: Path) -> bool:
+        """Return whether a source includes a header of the device's."""
+        named = {name for file in self._files(path) for name in _ANY_INCLUDE.findall(self._text(file))}
+        return any((INCLUDE / name).is_file() or name in forwarding_headers() for name in named)
 
     def _text(self, path: Path) -> str:
         if path not in self._texts:

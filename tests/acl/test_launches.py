@@ -78,6 +78,14 @@ def test_pointers_of_lists_of_tensors_are_followed(sdk, started, tmp_path):
     assert "in 2 tensors, out 2 tensors, first uint8" in done.stderr
 
 
+def test_more_blocks_than_cores_all_run(sdk, started, tmp_path):
+    made = tmp_path / "many_blocks"
+    assert main(["cc", str(PROGRAMS / "many_blocks.asc"), "-o", str(made)]) == 0
+    done = started(made, NPU_SIM_CHECK="1")
+    assert (done.returncode, done.stdout) == (0, "0 0\n")
+    assert ": 0 findings" in done.stderr
+
+
 def test_example_is_for_the_product_it_was_compiled_for(example, started):
     done = started(example, NPU_SIM_PRODUCT="310p")
     assert (done.returncode, done.stdout) == (1, "")

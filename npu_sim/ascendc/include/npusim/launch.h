@@ -57,9 +57,9 @@ template <class T> inline npu_sim_argument given(const T& value) {
   return to;
 }
 
-template <class... A> inline void enter(void* kernel) {
-  call((void (*)(A...))kernel, std::index_sequence_for<A...>{});
-}
+template <class K> void run_blocks(K kernel);  // behind the source, see blocks.h
+
+template <class... A> inline void enter(void* kernel) { run_blocks((void (*)(A...))kernel); }
 
 template <class... A> struct Launch {
   npu_sim_kernel kernel;
