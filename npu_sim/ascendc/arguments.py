@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim.ascendc.control import MAX_ARGUMENTS, MAX_TENSORS, ArgumentKind
+from npu_sim.ascendc.control import MAX_ARGUMENTS, MAX_RELOCATIONS, MAX_TENSORS, ArgumentKind
 from npu_sim.ascendc.operator_types import type_name
 from npu_sim.ascendc.process import Process
 from npu_sim.budget import reserve
@@ -109,6 +109,21 @@ class PointerList:
         return len(self.pointers)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PointerStruct:
+    """A struct that is an argument by value and has pointers into memory.
+
+    Attributes
+    ----------
+    data : bytes
+    pointers : mapping of int to Pointer
+        What the 8 bytes from a place in the struct on point to.
+    """
+
+    data: bytes
+    pointers: Mapping[int, Pointer]
+
+
 class Arguments:
     """The arguments of one call.
 
@@ -154,12 +169,15 @@ class Arguments:
         if len(given) > MAX_ARGUMENTS:
             raise ShapeError(f"arguments of {kernel} must be at most {MAX_ARGUMENTS}, not {len(given)}")
         self._shared: dict[int, GmTensor] = {}
+        self._relocations: list[int] = []
         for number, value in enumerate(self._given):
             if isinstance(given[number], Pointer):
                 is_out = number in self._outputs
                 self._tensors[number] = self._place_shared(self._names[number], value, is_out=is_out)
             elif isinstance(value, PointerList):
                 self._place_pointers(number, value)
+            elif isinstance(value, PointerStruct):
+                self._place_struct(number, value)
             else:
                 self._place(number, value)
         bad = [number for number in self._outputs if number not in self._tensors | self._lists]
@@ -169,6 +187,9 @@ class Arguments:
             array = given[number] if 0 <= number < len(given) else None
             if number in self._outputs or not (isinstance(array, np.ndarray) and array.ndim):
                 raise ShapeError(f"workspace of {kernel} must be numbers of arrays that are no outputs, not {number}")
+        if len(self._relocations) > MAX_RELOCATIONS:
+            count = len(self._relocations)
+            raise ShapeError(f"pointers in structs of {kernel} must be at most {MAX_RELOCATIONS}, not {count}")
         if len(self.gm.tensors) > MAX_TENSORS:
             raise ShapeError(f"arrays of {kernel} must be at most {MAX_TENSORS}, not {len(self.gm.tensors)}")
 
@@ -220,6 +241,17 @@ class Arguments:
         self._bytes[number] = data
         self._tensors[number] = self.gm.add(name, len(data), initialised=True)
 
+    def _place_struct(self, number: int, value: PointerStruct) -> None:
+        name, data = self._names[number], bytearray(value.data)
+        self._lists[number] = []
+        for at, one in value.pointers.items():
+            place = self._place_shared(f"{name}+{at}", one.memory)
+            self._lists[number].append((one.memory, place))
+            struct.pack_into("<Q", data, at, place.address + one.offset)
+        self._bytes[number] = bytes(data)
+        self._tensors[number] = own = self.gm.add(name, len(data), initialised=True)
+        self._relocations += [own.address + at for at in value.pointers]
+
     def _place_array(self, name: str, value: np.ndarray, *, is_out: bool) -> GmTensor:
         if is_out and not value.flags.writeable:
             raise ShapeError(f"{name} of {self._kernel} must be an array that can be written")
@@ -239,6 +271,8 @@ class Arguments:
             control.tables = tables.address
             memory[tables.address : tables.address + len(content)] = content
         control.argument_count, control.tensor_count = len(self._given), len(self.gm.tensors)
+        control.relocation_count = len(self._relocations)
+        control.relocations[: len(self._relocations)] = self._relocations
         for i, tensor in enumerate(self.gm.tensors):
             control.tensors[i].address, control.tensors[i].size = tensor.address, tensor.byte_count
         for number, value in enumerate(self._given):
@@ -246,7 +280,8 @@ class Arguments:
             place = self._tensors.get(number)
             if place is not None:
                 data = self._bytes.get(number)
-                kind = ArgumentKind.LIST if number in self._lists else ArgumentKind.BYTES
+                is_list = number in self._lists and not isinstance(value, PointerStruct)
+                kind = ArgumentKind.LIST if is_list else ArgumentKind.BYTES
                 argument.kind = ArgumentKind.TENSOR if data is None else kind
                 argument.word = place.address + self._offsets[number]
                 argument.size = value.nbytes if data is None else len(data)
@@ -312,7 +347,9 @@ class Arguments:
         """Return shapes and types, and the other arguments, for reports."""
         parts = []
         for number, value in enumerate(self._given):
-            if number in self._lists:
+            if isinstance(value, PointerStruct):
+                words = f"{len(value.data)} bytes with {len(value.pointers)} pointers"
+            elif number in self._lists:
                 words = f"{len(value)} tensors"
             elif number in self._bytes:
                 words = f"{len(self._bytes[number])} bytes"

@@ -118,6 +118,21 @@ def side_defines(product: Product, kind: Kind) -> list[str]:
     return [f"__DAV_{side}__=1", *([f"__DAV_C{_CCE_ARCH[number]}_{side}__=1"] if number in _CCE_ARCH else [])]
 
 
+def sides_program(compiler: Compiler, arch: int) -> Path:
+    """Return the program that loads the libraries beside it: one for all kernels of an ``__NPU_ARCH__``."""
+    options = [_STANDARD, *_OPTIONS, f"-D__NPU_ARCH__={arch}"]
+
+    def make(place: Path) -> None:
+        write_headers(place, ())
+        source = place / "sides.cpp"
+        source.write_text('#include "npusim/system.h"\n#include "npusim/sides.h"\n', encoding="utf-8")
+        include = [f"-I{INCLUDE}", f"-I{place}"]
+        compiler.run([*options, *include, "-rdynamic", str(source), "-o", str(place / "kernel"), "-ldl"], "sides.h")
+
+    digest = digest_of(["sides", compiler.version, str(compiler), *options, *_own_headers()])
+    return kept_program(programs_directory() / digest, make)
+
+
 class Build:
     """One kernel of one source, compiled for one architecture.
 
@@ -208,7 +223,7 @@ class Build:
             defines = ["NPUSIM_SIDE=1", *side_defines(self._product, kind)]
             asked = [*_SHARED, *(f"-D{define}" for define in defines)]
             self._run(compiler, [*options, *asked], place, "main.cpp", f"{kind}.so")
-        shutil.copy(self._sides(compiler), place / "kernel")
+        shutil.copy(sides_program(compiler, self._product.npu_arch), place / "kernel")
 
     def _write_host_headers(self, place: Path) -> None:
         """Write empty headers for those of the host that are nowhere: what needs them is left out."""
@@ -218,20 +233,6 @@ class Build:
                 path = place / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text("", encoding="utf-8")
-
-    def _sides(self, compiler: Compiler) -> Path:
-        """Return the program that loads the libraries beside it: one for all kernels of an architecture."""
-        options = [_STANDARD, *_OPTIONS, f"-D__NPU_ARCH__={self._product.npu_arch}"]
-
-        def make(place: Path) -> None:
-            write_headers(place, ())
-            source = place / "sides.cpp"
-            source.write_text('#include "npusim/system.h"\n#include "npusim/sides.h"\n', encoding="utf-8")
-            include = [f"-I{INCLUDE}", f"-I{place}"]
-            compiler.run([*options, *include, "-rdynamic", str(source), "-o", str(place / "kernel"), "-ldl"], "sides.h")
-
-        digest = digest_of(["sides", compiler.version, str(compiler), *options, *_own_headers()])
-        return kept_program(programs_directory() / digest, make)
 
     def _run(self, compiler: Compiler, options: Sequence[str], place: Path, source: str, result: str) -> None:
         """Compile one file of ``place``, in the older standard unless only the newer one takes it."""

@@ -22,6 +22,7 @@ PAGE_BYTES = WINDOW_BYTES // 64
 """Of UB as much is shown as is looked at: a word has a bit for each page."""
 MAX_TENSORS = 128
 MAX_ARGUMENTS = 64
+MAX_RELOCATIONS = 512
 MAX_FILES = 64
 FILE_BYTES = 512
 LINE_BITS = 20
@@ -144,6 +145,8 @@ class Control(ctypes.Structure):
         ("argument_count", ctypes.c_int64),
         ("tensor_count", ctypes.c_int64),
         ("arguments", Argument * MAX_ARGUMENTS),
+        ("relocation_count", ctypes.c_int64),
+        ("relocations", ctypes.c_int64 * MAX_RELOCATIONS),  # places of pointers in structs, offsets in global memory
         ("tensors", Tensor * MAX_TENSORS),
         # from it
         ("status", ctypes.c_int64),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from npu_sim.ascendc.build import sides_program
+from npu_sim.ascendc.kept_programs import kept_program, programs_directory
 from npu_sim.ascendc.kernel import SourceKernel
 from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.process import Process
 from npu_sim.ascendc.source import Kind, Source
+from npu_sim.compilers import find_compiler
 from npu_sim.errors import ProductError
 from npu_sim.products import Product
 
@@ -51,6 +56,41 @@ class Place:
         return Path(os.path.realpath("/proc/self/exe"))
 
 
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """A kernel with other code for Cube and for vector cores, each a library that the program carries.
+
+    Attributes
+    ----------
+    key : str
+        Its name in both.
+    cube, vector : bytes
+        The libraries.
+    """
+
+    key: str
+    cube: bytes
+    vector: bytes
+
+    def program(self, arch: int) -> Path:
+        """Return the program that loads them, laid out now unless it is kept.
+
+        Raises
+        ------
+        MissingExtraError
+            It is not kept, and there is no compiler.
+        """
+        loader = sides_program(find_compiler(), arch)
+
+        def make(place: Path) -> None:
+            for name, library in (("cube", self.cube), ("vector", self.vector)):
+                (place / f"{name}.so").write_bytes(library)
+            shutil.copy(loader, place / "kernel")
+
+        digest = hashlib.sha256(b"".join((bytes(loader.parent), self.cube, self.vector))).hexdigest()[:32]
+        return kept_program(programs_directory() / digest, make)
+
+
 class LinkedKernel(SourceKernel):
     """A kernel of the program in whose process this runs.
 
@@ -64,11 +104,15 @@ class LinkedKernel(SourceKernel):
         Vector cores for each Cube core.
     parameters : sequence of str
         Their names.
+    sides : Sides or None
+        None: all cores run the same code, which is the program's.
     """
 
-    def __init__(self, name: str, place: Place, kind: Kind, vectors: int, parameters: Sequence[str]) -> None:
+    def __init__(
+        self, name: str, place: Place, kind: Kind, vectors: int, parameters: Sequence[str], sides: Sides | None = None
+    ) -> None:
         super().__init__(Source(place.module, "", (name,), kind, vectors, says_cores=True), name, kind, (), ())
-        self._place, self._names = place, list(parameters)
+        self._place, self._names, self._sides = place, list(parameters), sides
 
     @cached_property
     def parameters(self) -> list[str]:
@@ -84,4 +128,7 @@ class LinkedKernel(SourceKernel):
                 f"{self.name} must run on what it was compiled for, __NPU_ARCH__ {self._place.arch}, not on "
                 f"{product.name} ({product.npu_arch}): npu-sim cc --product {product.name}"
             )
+        if self._sides is not None:
+            program = self._sides.program(self._place.arch)
+            return Process(program, gm_bytes, silence, {"NPU_SIM_KERNEL_KEY": self._sides.key})
         return Process(self._place.program, gm_bytes, silence, self._place.entry)

@@ -2,7 +2,8 @@
 
 The vendor's compiler, as clang, takes ``template <> void operator()<AIC>(...)`` among the members of a class; g++ does
 not. Each becomes a template of its own that is there for its arguments only, and the one it specialises is there for
-others: ``template <int T = kind, std::enable_if_t<(T == (AIC)), int> = 0> void operator()(...)``.
+others: ``template <int T = kind, std::enable_if_t<(T == (AIC)), int> = 0> void operator()(...)``. Classes get one more
+parameter, and their specialisations are partial ones then: ``template <class Same> struct Layout<void, Same>``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ _SPECIALISED = re.compile(r"\btemplate\s*<\s*>")
 _NAME = re.compile(r"(operator\s*\(\s*\)|\b[A-Za-z_]\w*)\s*<")
 _TEMPLATE = re.compile(r"\btemplate\s*<(?!\s*>)")
 _CLASS_HEAD = re.compile(r"\b(?:class|struct)\b[^;{}()]*$")
+_CLASS = re.compile(r"\s*(?:struct|class)\b")
+_SAME = "npusim_Same"
 _PARAMETER = re.compile(r"\s*(typename|class|[\w:]+(?:\s+[\w:]+)*)\s+(\w+)\s*(?:=.*)?", re.DOTALL)
 """Kind and name of a template parameter, with or without a default."""
 
@@ -25,6 +28,7 @@ _PARAMETER = re.compile(r"\s*(typename|class|[\w:]+(?:\s+[\w:]+)*)\s+(\w+)\s*(?:
 class _Specialisation:
     """Where ``template <>`` stands, and the name and the arguments behind it."""
 
+    is_class: bool
     name: str
     start: int
     end: int
@@ -81,28 +85,41 @@ def _closing(code: str, at: int, opens: str, closes: str) -> int:
 
 
 def _edits_of_class(code: str, start: int, end: int) -> list[tuple[int, int, str]]:
-    specialised = [one for one in _specialisations(code, start, end) if one is not None]
+    specialised = list(_specialisations(code, start, end))
     edits = []
-    for name in {one.name for one in specialised}:
-        own = [one for one in specialised if one.name == name]
-        primary = _primary(code, start, end, name)
-        if primary is None:
-            continue
-        begin, behind = primary
-        parameters = _split(code[begin:behind])
-        conditions = [_condition(parameters, one.arguments) for one in own]
-        if any(condition is None for condition in conditions):
-            continue
-        others = " || ".join(f"({condition})" for condition in conditions)
-        edits.append((behind, behind, f", std::enable_if_t<!({others}), int> = 0"))
-        head = " ".join(code[begin:behind].split())
-        for one, condition in zip(own, conditions, strict=True):
-            edits.append((one.start, one.end, f"template <{head}, std::enable_if_t<({condition}), int> = 0>"))
-            edits.append((one.arguments_start, one.arguments_end, ""))
+    for name, is_class in dict.fromkeys((one.name, one.is_class) for one in specialised):
+        own = [one for one in specialised if (one.name, one.is_class) == (name, is_class)]
+        primary = _primary(code, start, end, name, is_class=is_class)
+        if primary is not None:
+            edits += (_edits_of_classes if is_class else _edits_of_functions)(code, *primary, own)
     return edits
 
 
-def _specialisations(code: str, start: int, end: int) -> Iterator[_Specialisation | None]:
+def _edits_of_functions(code: str, begin: int, behind: int, own: list[_Specialisation]) -> list[tuple[int, int, str]]:
+    parameters = _split(code[begin:behind])
+    conditions = [_condition(parameters, one.arguments) for one in own]
+    if any(condition is None for condition in conditions):
+        return []
+    others = " || ".join(f"({condition})" for condition in conditions)
+    edits = [(behind, behind, f", std::enable_if_t<!({others}), int> = 0")]
+    head = " ".join(code[begin:behind].split())
+    for one, condition in zip(own, conditions, strict=True):
+        edits.append((one.start, one.end, f"template <{head}, std::enable_if_t<({condition}), int> = 0>"))
+        edits.append((one.arguments_start, one.arguments_end, ""))
+    return edits
+
+
+def _edits_of_classes(code: str, begin: int, behind: int, own: list[_Specialisation]) -> list[tuple[int, int, str]]:
+    if "..." in code[begin:behind]:
+        return []
+    edits = [(behind, behind, f", class {_SAME} = void")]
+    for one in own:
+        edits.append((one.start, one.end, f"template <class {_SAME}>"))
+        edits.append((one.arguments_end - 1, one.arguments_end - 1, f", {_SAME}"))
+    return edits
+
+
+def _specialisations(code: str, start: int, end: int) -> Iterator[_Specialisation]:
     for found in _SPECIALISED.finditer(code, start, end):
         if _opening(code, found.start()) != start:
             continue
@@ -111,15 +128,17 @@ def _specialisations(code: str, start: int, end: int) -> Iterator[_Specialisatio
             continue
         opens = named.end() - 1
         closes = _closing(code, opens, "<", ">")
-        if not code[closes:].lstrip().startswith("("):
-            continue  # a member class
-        name = "".join(named[1].split())
-        yield _Specialisation(name, found.start(), found.end(), _split(code[opens + 1 : closes - 1]), opens, closes)
+        is_class = _CLASS.match(code, found.end()) is not None
+        if code[closes:].lstrip()[:1] not in (("{", ":") if is_class else ("(",)):
+            continue
+        name, arguments = "".join(named[1].split()), _split(code[opens + 1 : closes - 1])
+        yield _Specialisation(is_class, name, found.start(), found.end(), arguments, opens, closes)
 
 
-def _primary(code: str, start: int, end: int, name: str) -> tuple[int, int] | None:
+def _primary(code: str, start: int, end: int, name: str, *, is_class: bool) -> tuple[int, int] | None:
     """Return where the parameters of the template are that a class declares by a name."""
-    called = re.compile(re.sub(r"\\?\(\\?\)", r"\\s*\\(\\s*\\)", re.escape(name)) + r"\s*\(")
+    spelled = re.sub(r"\\?\(\\?\)", r"\\s*\\(\\s*\\)", re.escape(name))
+    called = re.compile(rf"\b(?:struct|class)\s+{spelled}\s*(?::|\Z)" if is_class else rf"{spelled}\s*\(")
     for found in _TEMPLATE.finditer(code, start, end):
         if _opening(code, found.start()) != start:
             continue

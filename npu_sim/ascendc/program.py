@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from npu_sim.ascendc.branches import without_dead_branches
-from npu_sim.ascendc.build import CORE_KIND, HOST_INCLUDE, INCLUDE, arch_defines, write_headers
+from npu_sim.ascendc.build import CORE_KIND, HOST_INCLUDE, INCLUDE, arch_defines, side_defines, write_headers
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.launches import launches, launches_as_calls
 from npu_sim.ascendc.source import (
-    ASKS_FOR_SIDE,
     KernelHead,
+    Kind,
     kernel_heads,
     kernel_side_names,
     kind_of,
+    needs_sides,
     read_text,
     without_text,
 )
-from npu_sim.errors import InputFileError
+from npu_sim.ascendc.user_headers import plain
 from npu_sim.products import Product
 
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)
@@ -34,6 +35,10 @@ _ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M
 _BLOCKS = '#include "npusim/blocks.h"'
 _NO_BLOCKS = "template <class K> void npusim::run_blocks(K kernel) { __builtin_trap(); }"
 """Behind a source that has no device code: nothing that it launches can run."""
+_NAMED = re.compile(r"\bAscendC::")
+_SIDES: tuple[Kind, ...] = ("cube", "vector")
+SHARED = ("-fPIC", "-shared", "-fno-gnu-unique", "-Wl,-z,lazy")
+"""How a library is compiled: what is inline in two of them is there twice, what host code calls need not be there."""
 _STUBBED = re.compile(r"\bACLRT_LAUNCH_KERNEL\s*\(\s*(\w+)\s*\)|\baclrtlaunch_(\w+)")
 _ADDRESS = re.compile(r"\bGM_ADDR\b|\b__gm__\s+(?:const\s+)?[\w:]+(?:<[^<>]*>)?\s*\*|\b\w+\s*\*")
 """Parameters that the generated headers of a launch by name take as ``void*``."""
@@ -49,10 +54,13 @@ class Unit:
         What the user wrote.
     options : tuple of str
         What the compiler is told, the file that stands for it at the end.
+    sides : dict of Path to tuple of str
+        Libraries that this file takes in, each with what the compiler is told to make it of the same file.
     """
 
     path: Path
     options: tuple[str, ...]
+    sides: dict[Path, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -109,10 +117,7 @@ class ProgramSources:
     def _unit(self, number: int, path: Path, heads: dict[str, KernelHead], called: Iterable[str], many: bool) -> Unit:
         code = self._code(path)
         kind, vectors = kind_of(code)
-        asked = ASKS_FOR_SIDE.search(code)
-        if asked and kind == "mix" and self.product.core.is_split:
-            rule = f"not ask for {asked[0]} in a mixed kernel beside host code: cores of both kinds run the same there"
-            raise InputFileError(f"{path} must {rule}. Run the kernel alone")
+        has_sides = kind == "mix" and self.product.core.is_split and needs_sides(code)
         rows = [
             f'{{"{name}", {CORE_KIND[head.kind]}, {head.vectors}, "{",".join(head.names)}"}}'
             for name, head in heads.items()
@@ -122,24 +127,42 @@ class ProgramSources:
         stubs = [
             _stub(name, head) for name, head in heads.items() if name in called and re.search(rf"\b{name}\s*\(", own)
         ]
+        has_device_code = self._has_device_code(path)
+        libraries = {kind: self.place / f"{number}_{kind}.so" for kind in _SIDES} if has_sides else {}
         lines = [
             '#include "npusim/launch.h"',
+            # which headers leave to the vendor's compiler
+            *(
+                ['#include "kernel_operator.h"']
+                if _NAMED.search(code) and not _is_device_code(self._text(path))
+                else []
+            ),
+            *([_taken_in(libraries)] if has_sides else []),
             f"static constexpr ::npusim::Head npusim_heads[] = {{{table}}};",
             f'#line 1 "{_quoted(path)}"',
             self._rewritten(path),
             *stubs,
-            _BLOCKS if self._has_device_code(path) else _NO_BLOCKS,
+            _BLOCKS if has_device_code or _NAMED.search(code) else _NO_BLOCKS,
         ]
         made = self.place / f"{number}_{path.stem}.cpp"
         made.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
-        defines = arch_defines(self.product, kind)
+        arch = arch_defines(self.product, kind)
+        include = [f"-I{path}" for path in (self.place, INCLUDE, HOST_INCLUDE)]
+        include += [f"-iquote{path}" for path in (path.parent.resolve(), *self.include)]
+
+        def options(*defines: str) -> tuple[str, ...]:
+            return ("-O1", "-w", *(f"-D{one}" for one in (*arch, *defines)), *include)
+
+        sides = {
+            library: (*options("NPUSIM_SIDE=1", *side_defines(self.product, kind)), *SHARED, str(made))
+            for kind, library in libraries.items()
+        }
+        defines = ["NPUSIM_SIDE=0", *side_defines(self.product, "vector")] if has_sides else []
         if many:  # sources for other cores have other functions of these names
             mark = zlib.crc32(str(path).encode(errors="surrogateescape"))
             apart = sorted(self._apart(path))
             defines += [f"{name}={name}_{mark:08x}" for name in ("npusim", "AscendC", *apart)]
-        include = [f"-I{path}" for path in (self.place, INCLUDE, HOST_INCLUDE)]
-        include += [f"-iquote{path}" for path in (path.parent.resolve(), *self.include)]
-        return Unit(path, ("-O1", "-w", *(f"-D{one}" for one in defines), *include, str(made)))
+        return Unit(path, (*options(*defines), str(made)), sides)
 
     def _apart(self, path: Path) -> set[str]:
         """Return the names of a source for code of kernels that another source may have other code for."""
@@ -169,8 +192,7 @@ class ProgramSources:
 
     def _has_device_code(self, path: Path) -> bool:
         """Return whether a source includes a header of the device's."""
-        named = {name for file in self._files(path) for name in _ANY_INCLUDE.findall(self._text(file))}
-        return any((INCLUDE / name).is_file() or name in forwarding_headers() for name in named)
+        return any(_is_device_code(self._text(file)) for file in self._files(path))
 
     def _text(self, path: Path) -> str:
         if path not in self._texts:
@@ -201,21 +223,35 @@ class ProgramSources:
 
     def _rewritten(self, path: Path) -> str:
         """Return a file with calls for launches, and with the names of what is made for headers that have some."""
-        text = launches_as_calls(self._text(path), path)
+        text = plain(launches_as_calls(self._text(path), path))
         others = {name: made for name, place in self._included(path).items() if (made := self._header(place))}
         return _INCLUDE.sub(lambda found: f'{found[1]}"{others.get(found[2], found[2])}"', text)
 
     def _header(self, path: Path) -> Path | None:
         """Return what stands for a header; None: it may stay as it is."""
         if path not in self._made:
+            number = len(self._made)  # headers of several folders may have one name
             self._made[path] = None  # headers that include each other
             text = self._rewritten(path)
             if text != self._text(path):
-                self._made[path] = made = self.place / f"{len(self._made)}_{path.name}"
+                self._made[path] = made = self.place / f"{number}_{path.name}"
                 made.write_text(
                     f'#pragma once\n#line 1 "{_quoted(path)}"\n{text}', encoding="utf-8", errors="surrogateescape"
                 )
         return self._made[path]
+
+
+def _is_device_code(text: str) -> bool:
+    return any((INCLUDE / name).is_file() or name in forwarding_headers() for name in _ANY_INCLUDE.findall(text))
+
+
+def _taken_in(libraries: Mapping[Kind, Path]) -> str:
+    """Return what takes files into the program, between names that launch.h knows."""
+    files = "".join(
+        f'.balign 16\nnpusim_{kind}_library: .incbin "{path}"\nnpusim_{kind}_end: .byte 0\n'
+        for kind, path in libraries.items()
+    )
+    return f'#if !NPUSIM_SIDE\nasm(R"(.pushsection .rodata\n{files}.popsection)");\n#endif'
 
 
 def _quoted(path: Path) -> str:

@@ -61,6 +61,8 @@ ASKS_FOR_SIDE = re.compile(r"\b__DAV_(?:C220_)?(CUBE|VEC)__")
 _CORE_AS_CONSTANT = re.compile(
     r"[<,=]\s*(?:AscendC::)?g_coreType\s*[>,]|\bconstexpr\s*\([^;{}]*\b(?:g_coreType|ASCEND_IS_AI[CV])\b"
 )
+_OF_KIND = re.compile(r"<\s*AscendC::(AIC|AIV)\s*>")
+"""Members of templates that are for one kind of core."""
 _NAMESPACE = re.compile(r"\bnamespace\s+(\w+(?:\s*::\s*\w+)*)\s*\{|[{}]")
 _TASK_KIND = re.compile(
     r"(?:KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_|ASCENDC_TPL_KERNEL_TYPE_SEL\s*\(\s*ASCENDC_TPL_)(\w+)\s*\)"
@@ -366,6 +368,6 @@ def kind_of(code: str) -> tuple[Kind, int]:
     has_cube = bool(_CUBE_NAMES.search(code))
     if len(set(ASKS_FOR_SIDE.findall(code))) == 2:
         return "mix", 2
-    if has_cube and re.search(r"\bASCEND_IS_AIV\b|\bASCEND_IS_AIC\b", code):
+    if has_cube and (re.search(r"\bASCEND_IS_AIV\b|\bASCEND_IS_AIC\b", code) or len(set(_OF_KIND.findall(code))) == 2):
         return "mix", 2
     return ("cube" if has_cube else "vector"), 2

@@ -45,6 +45,11 @@ class KernelRecord(ctypes.Structure):
         ("arch", ctypes.c_int64),
         ("kind", ctypes.c_int64),
         ("vectors", ctypes.c_int64),
+        ("key", ctypes.c_char_p),
+        ("cube", ctypes.c_void_p),
+        ("vector", ctypes.c_void_p),
+        ("cube_bytes", ctypes.c_int64),
+        ("vector_bytes", ctypes.c_int64),
     )
 
 

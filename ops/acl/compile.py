@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from ops.acl.build import CPP_STANDARD, Sdk
 
 SOURCES = (".cpp", ".cc", ".cxx", ".c++", ".asc")
 """How the names of sources end that may hold kernels."""
+NEWER_STANDARD = "-std=c++20"
+_NEWER = re.compile(r"must be initialized by mem-initializer in .constexpr. constructor")
+"""How g++ refuses constructors of constants, which the vendor's compiler takes, and g++ as C++20."""
 _ARCH = "--npu-arch="
 """An option of the vendor's compiler; --product stands for it."""
 
@@ -59,6 +63,9 @@ class Program:
             for unit in sources.units():
                 word = next(word for word, path in paths.items() if path == unit.path)
                 made = self.output if only_compiled else f"{unit.options[-1]}.o"
+                for library, asked in unit.sides.items():
+                    side = [CPP_STANDARD, *asked[:-1], *sdk.cflags, *_compiled(options), asked[-1]]
+                    said.append(_run(compiler, [*side, "-o", str(library)], word, place))
                 own = [CPP_STANDARD, *unit.options[:-1], *sdk.cflags, *_compiled(options), "-c", unit.options[-1]]
                 said.append(_run(compiler, [*own, "-o", made], word, place))
                 inputs[word] = [] if only_compiled else [made]
@@ -75,6 +82,9 @@ def _run(compiler: Compiler, words: Sequence[str], what: str, place: Path) -> st
     try:
         return compiler.run(words, what).replace(f"{place}/", "")
     except CompilationError as error:
+        if _NEWER.search(str(error)) and CPP_STANDARD in words:
+            newer = [NEWER_STANDARD if word == CPP_STANDARD else word for word in words]
+            return _run(compiler, newer, what, place)
         raise CompilationError(str(error).replace(f"{place}/", "")) from None
 
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from npu_sim.ascendc.arguments import Pointer, PointerList
+from npu_sim.ascendc.arguments import Pointer, PointerList, PointerStruct
 from npu_sim.ascendc.build import CORE_KIND
-from npu_sim.ascendc.linked import LinkedKernel, Place
+from npu_sim.ascendc.linked import LinkedKernel, Place, Sides
 from npu_sim.ascendc.source import Kind
 from ops.acl.words import memory_at
 
-POINTER, INTEGER, FLOAT, BYTES, NULL, LIST = range(6)
+POINTER, INTEGER, FLOAT, BYTES, NULL, LIST, STRUCT = range(7)
 _KINDS: dict[int, Kind] = {number: kind for kind, number in CORE_KIND.items()}
 
 
@@ -23,7 +23,14 @@ def kernel_of(record: Any) -> LinkedKernel:
     module = Path(record.module.decode(errors="surrogateescape"))
     place = Place(module, record.source, record.enter, record.function, record.arch)
     parameters = record.parameters.decode().split(",") if record.parameters else []
-    return LinkedKernel(record.name.decode(), place, _KINDS[record.kind], record.vectors, parameters)
+    sides = None
+    if record.key is not None:
+        libraries = (
+            ctypes.string_at(record.cube, record.cube_bytes),
+            ctypes.string_at(record.vector, record.vector_bytes),
+        )
+        sides = Sides(record.key.decode(), *libraries)
+    return LinkedKernel(record.name.decode(), place, _KINDS[record.kind], record.vectors, parameters, sides)
 
 
 def arguments_of(words: Sequence[int]) -> list[Any]:
@@ -44,6 +51,10 @@ def arguments_of(words: Sequence[int]) -> list[Any]:
         elif kind == LIST:
             address, size, count = next(rest), next(rest), next(rest)
             given.append(PointerList(ctypes.string_at(address, size), [pointer() for _ in range(count)]))
+        elif kind == STRUCT:
+            address, size, count = next(rest), next(rest), next(rest)
+            pointers = {next(rest): pointer() for _ in range(count)}
+            given.append(PointerStruct(ctypes.string_at(address, size), pointers))
         elif kind == INTEGER:
             given.append(next(rest))
         elif kind == FLOAT:

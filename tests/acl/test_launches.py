@@ -86,6 +86,15 @@ def test_more_blocks_than_cores_all_run(sdk, started, tmp_path):
     assert ": 0 findings" in done.stderr
 
 
+def test_kinds_of_cores_run_their_own_code(sdk, started, tmp_path):
+    made = tmp_path / "kinds"
+    assert main(["cc", *(str(PROGRAMS / name) for name in ("kinds.asc", "kinds_other.asc")), "-o", str(made)]) == 0
+    done = started(made, NPU_SIM_CHECK="1")
+    assert (done.returncode, done.stdout) == (0, "0 64 0\n0 0 64\n0 64 64\n154\n")
+    assert "argument 0 40 bytes with 2 pointers" in done.stderr
+    assert "4 calls, 4 launches: 0 findings" in done.stderr
+
+
 def test_example_is_for_the_product_it_was_compiled_for(example, started):
     done = started(example, NPU_SIM_PRODUCT="310p")
     assert (done.returncode, done.stdout) == (1, "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ctypes import byref, c_float, c_int64, c_size_t, c_uint64
+from ctypes import byref, c_float, c_int64, c_size_t, c_uint64, c_void_p
 
 import numpy as np
 import pytest
@@ -126,6 +126,15 @@ def test_messages_are_the_latest_first_and_read_once(lib):
     assert lib.aclrtFreeHost(None) != 0
     assert [line.split(": ")[1] for line in lib.message().splitlines()] == ["aclrtFreeHost", "aclrtFree"]
     assert lib.message() == ""
+
+
+def test_address_of_flags_between_cores_is_no_device_memory(lib):
+    address = c_void_p()
+    assert lib.aclrtGetHardwareSyncAddr(byref(address)) == 0
+    assert address.value
+    assert lib.aclrtFree(address) != 0
+    assert lib.aclrtGetHardwareSyncAddr(None) == 100000
+    assert "addr must be an address, not a null pointer" in lib.message()
 
 
 def test_soc_and_pitched_copy(lib):

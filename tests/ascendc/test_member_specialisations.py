@@ -22,12 +22,19 @@ template <class T> struct Steps {
   __aicore__ inline void operator()<AscendC::AIC>(GM_ADDR y) {}
   template <>
   __aicore__ inline void operator()<AscendC::AIV>(GM_ADDR y) { put(y, 1 + other<float, 2>() + 10 * other<half, 3>() +
-                                                                   100 * other<half, 2>()); }
+                                                                   100 * other<half, 2>() + Room<true>::size +
+                                                                   Room<false>::size); }
 
   template <class U, int N> __aicore__ inline int other() { return 7; }
   template <>
   __aicore__ inline int other<float, (1 + 1)>() { return 3; }
   template <> __aicore__ inline int other<half, 3>() { return 4; }
+
+  struct Small { static constexpr int size = 1000; };
+  template <bool is_large> struct Room;
+  template <>
+  struct Room<true> { static constexpr int size = 4000; };
+  template <> struct Room<false> : public Small {};
 
   __aicore__ inline void put(GM_ADDR y, float value) {
     AscendC::TBuf<AscendC::TPosition::VECCALC> buffer;
@@ -72,7 +79,7 @@ def test_members_of_each_kind_of_core_are_its_own(tmp_path):
     (tmp_path / "steps.cpp").write_text(SOURCE)
     y = np.zeros((6, 64), np.float32)
     run = ascendc.compile(tmp_path / "steps.cpp")(y, blocks=3, outputs=[0])
-    assert (y == 1 + 3 + 10 * 4 + 100 * 7).all()
+    assert (y == 1 + 3 + 10 * 4 + 100 * 7 + 4000 + 1000).all()
     assert not run.findings
 
 
@@ -88,7 +95,7 @@ def test_lines_stay_where_they_are():
     [
         "template <class T> void f(T);\ntemplate <> void f<int>(int) {}\n",  # not in a class
         "namespace a { template <> struct B<int> { int x; }; }\n",
-        "struct A { template <class T> struct B {}; template <> struct B<int> {}; };\n",  # of a member class
+        "struct A { template <class... T> struct B {}; template <> struct B<int> {}; };\n",
         "struct A { void f(); template <> void g<3>(int); };\n",  # of nothing that is there
         "struct A { template <class... T> void f(); template <> void f<int, float>() {} };\n",
     ],

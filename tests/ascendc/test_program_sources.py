@@ -8,7 +8,6 @@ import pytest
 
 from npu_sim.ascendc.program import ProgramSources
 from npu_sim.ascendc.source import kernel_side_names
-from npu_sim.errors import InputFileError
 from npu_sim.products import get_product
 
 KERNEL = """\
@@ -57,7 +56,7 @@ def test_one_source_keeps_its_names(tmp_path):
     assert not any("Worker" in option for option in unit.options)
 
 
-def test_a_mixed_kernel_beside_host_code_may_not_ask_for_its_kind_of_core(tmp_path):
+def test_a_mixed_kernel_that_asks_for_its_kind_of_core_is_compiled_for_each(tmp_path):
     text = (
         '#include "kernel_operator.h"\n'
         'extern "C" __global__ __aicore__ void both(GM_ADDR z) {\n'
@@ -66,10 +65,16 @@ def test_a_mixed_kernel_beside_host_code_may_not_ask_for_its_kind_of_core(tmp_pa
     )
     path = tmp_path / "both.asc"
     path.write_text(text)
-    with pytest.raises(InputFileError, match=r"both\.asc must not ask for __DAV_C220_VEC__ in a mixed kernel"):
-        ProgramSources([path], get_product("910b"), tmp_path).units()
+    (unit,) = ProgramSources([path], get_product("910b"), tmp_path).units()
+    cube, vector = unit.sides.values()
+    assert ("-D__DAV_C220_CUBE__=1" in cube, "-D__DAV_C220_VEC__=1" in cube) == (True, False)
+    assert ("-D__DAV_C220_CUBE__=1" in vector, "-D__DAV_C220_VEC__=1" in vector) == (False, True)
+    made = (tmp_path / "0_both.cpp").read_text()
+    assert all(f'.incbin "{library}"' in made for library in unit.sides)
     # cores of these products are of one kind
-    ProgramSources([path], get_product("310p"), tmp_path).units()
+    (unit,) = ProgramSources([path], get_product("310p"), tmp_path).units()
+    assert unit.sides == {}
     path.write_text(text.replace("MIX_AIC_1_2", "AIV_ONLY"))
     (unit,) = ProgramSources([path], get_product("910b"), tmp_path).units()
+    assert unit.sides == {}
     assert "-D__DAV_C220_VEC__=1" in unit.options

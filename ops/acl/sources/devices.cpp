@@ -221,6 +221,14 @@ aclError aclrtGetRunMode(aclrtRunMode *runMode) {
     return ACL_SUCCESS;
 }
 
+aclError aclrtGetHardwareSyncAddr(void **addr) {
+    static const char none = 0;
+    if (addr == nullptr)
+        return refuse(ACL_ERROR_INVALID_PARAM, "aclrtGetHardwareSyncAddr", "addr must be an address, not a null pointer");
+    *addr = const_cast<char *>(&none);
+    return ACL_SUCCESS;
+}
+
 aclError aclrtGetDeviceCount(uint32_t *count) {
     if (count == nullptr)
         return refuse(ACL_ERROR_INVALID_PARAM, "aclrtGetDeviceCount", "count must be an address, not a null pointer");

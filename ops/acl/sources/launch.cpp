@@ -16,7 +16,7 @@ namespace {
 
 // A launch with all that it needs behind the call, which may be over when a stream comes to it.
 struct Launch {
-    std::string name, parameters, module, call;
+    std::string name, parameters, module, key, call;
     npu_sim_kernel kernel;
     int64_t blocks;
     std::vector<int64_t> words;
@@ -41,14 +41,44 @@ struct Launch {
         }
     }
 
+    // Bytes of a struct, and the pointers to device memory in it, which stand at multiples of their size: 6 bytes size
+    // count, and of each place memory size offset; without pointers 3 bytes size.
+    void object(const npu_sim_argument &given) {
+        bytes.emplace_back(static_cast<const char *>(given.bytes), static_cast<size_t>(given.word));
+        std::vector<int64_t> inside;
+        for (int64_t at = 0; at + 8 <= given.word; at += 8) {
+            const char *address;
+            memcpy(&address, bytes.back().data() + at, 8);
+            const auto memory = address == nullptr ? nullptr : find_device(address);
+            if (memory == nullptr) continue;
+            inside.insert(inside.end(), {at, reinterpret_cast<int64_t>(memory->backing),
+                                         static_cast<int64_t>(memory->size), address - memory->device});
+            held.push_back(memory);
+        }
+        if (inside.empty()) {
+            words.insert(words.end(), {3, 0, given.word});
+        } else {
+            words.insert(words.end(), {6, 0, given.word, static_cast<int64_t>(inside.size() / 4)});
+            words.insert(words.end(), inside.begin(), inside.end());
+        }
+    }
+
     void argument(const std::string &what, const npu_sim_argument &given) {
         switch (given.kind) {
             case 0: pointer(what, given.word); break;
-            case 3:
-                bytes.emplace_back(static_cast<const char *>(given.bytes), static_cast<size_t>(given.word));
-                words.insert(words.end(), {3, 0, given.word});
-                break;
+            case 3: object(given); break;
             default: words.insert(words.end(), {given.kind, given.word});
+        }
+    }
+
+    // How many words an argument takes that begins at one of them.
+    size_t length_at(size_t at) const {
+        switch (words[at]) {
+            case 0: return 4;
+            case 3: return 3;
+            case 4: return 1;
+            case 6: return 4 + 4 * static_cast<size_t>(words[at + 3]);
+            default: return 2;
         }
     }
 
@@ -75,7 +105,7 @@ struct Launch {
     std::vector<int64_t> followed(std::vector<AllocationPtr> &theirs, std::string &bad) const {
         std::vector<int64_t> all;
         for (size_t i = 0; i < words.size();) {
-            const size_t length = words[i] == 0 ? 4 : words[i] == 3 ? 3 : words[i] == 4 ? 1 : 2;
+            const size_t length = length_at(i);
             int64_t at = 0, count = 0;
             const auto *place = words[i] == 0 ? reinterpret_cast<const char *>(words[i + 1] + words[i + 3]) : nullptr;
             if (place != nullptr) count = list_at(place, words[i + 2] - words[i + 3], at);
@@ -104,11 +134,12 @@ struct Launch {
     // Point the words of structs at the copies, which move no more.
     void settle() {
         size_t next = 0;
-        for (size_t at = 0; at < words.size(); at += words[at] == 0 ? 4 : words[at] == 3 ? 3 : words[at] == 4 ? 1 : 2)
-            if (words[at] == 3) words[at + 1] = reinterpret_cast<int64_t>(bytes[next++].data());
+        for (size_t at = 0; at < words.size(); at += length_at(at))
+            if (words[at] == 3 || words[at] == 6) words[at + 1] = reinterpret_cast<int64_t>(bytes[next++].data());
         kernel.name = name.c_str();
         kernel.parameters = parameters.c_str();
         kernel.module = module.c_str();
+        if (kernel.key != nullptr) kernel.key = key.c_str();
     }
 };
 
@@ -130,6 +161,7 @@ extern "C" int npu_sim_launch(const npu_sim_kernel *kernel, const char *file, in
     launch->name = kernel->name;
     launch->parameters = kernel->parameters == nullptr ? "" : kernel->parameters;
     launch->module = kernel->module;
+    launch->key = kernel->key == nullptr ? "" : kernel->key;
     launch->call = launch->name + "<<<>>> (" + file + ":" + std::to_string(line) + ")";
     launch->blocks = blocks;
     for (int64_t i = 0; i < count; ++i) launch->argument(parameter(launch->parameters, i), arguments[i]);

@@ -449,7 +449,9 @@ template <class T> T argument(int64_t index) {
     refuse(Here{"", 0}, "argument %lld of the kernel must be %s", (long long)index, wanted);
   };
   ArgumentKind kind = ArgumentKind(given.kind);
-  if constexpr (std::is_pointer_v<Plain>) {
+  if constexpr (std::is_null_pointer_v<Plain>) {
+    return nullptr;
+  } else if constexpr (std::is_pointer_v<Plain>) {
     if (kind != ArgumentKind::TENSOR && kind != ArgumentKind::BYTES && kind != ArgumentKind::LIST)
       wrong("an array (GM_ADDR)");
     return (Plain)(given.word < 0 ? nullptr : gm + given.word);
@@ -574,8 +576,14 @@ inline void make_core(int64_t index) {
   makecontext(&core.context, core_main, 0);
 }
 
-// What the pointers of a list of tensors are in this process.
-inline void place_lists() {
+// What the pointers of a list of tensors, or in a struct, are in this process.
+inline void place_pointers() {
+  for (int64_t i = 0; i < control->relocation_count; i++) {
+    uint64_t address;
+    memcpy(&address, gm + control->relocations[i], sizeof address);
+    address += (uint64_t)gm;
+    memcpy(gm + control->relocations[i], &address, sizeof address);
+  }
   for (int64_t i = 0; i < control->argument_count; i++) {
     const Argument& given = control->arguments[i];
     if (ArgumentKind(given.kind) != ArgumentKind::LIST) continue;
@@ -611,7 +619,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   at = map(memory, control->gm_bytes);
   if (at == MAP_FAILED) return 4;
   stored_gm = (uint8_t*)at;
-  place_lists();
+  place_pointers();
   int64_t tables = control->tables;
   if (tables >= 0) dl_iterate_phdr(register_images, &tables);
   if (mprotect(gm, control->gm_bytes, PROT_READ)) control->stores[control->store_count++] = {0, control->gm_bytes};

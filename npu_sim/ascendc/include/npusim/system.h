@@ -146,6 +146,7 @@ inline int64_t get_subblockid() { return AscendC::GetSubBlockIdx(); }
 inline int64_t get_subblockdim() { return AscendC::GetSubBlockNum(); }
 inline void set_atomic_none(npusim::Here here = npusim::Here::now()) { AscendC::SetAtomicNone(here); }
 #define PRELOAD(...)
+inline void icache_preload(int64_t) {}
 #define ENABLE_PRINTF(...)
 namespace AscendC {
 template <int bit> inline int64_t GetSFFValue(uint64_t value) {
