@@ -1,4 +1,5 @@
-// Functions of the library on elements: composites of vector instructions in float, half by way of float.
+// Functions of the library on elements: composites of vector instructions in float, half by way of float but where a
+// function is said to compute in half.
 //
 // Their values are the formula's, with every step rounded once; which steps a device takes is not published but where a
 // formula names its source, and ASSUMED. Temporaries lie in the given buffer, else in the free part of UB; a buffer that
@@ -47,10 +48,10 @@ class Temporary {
   int64_t taken = 0;
 };
 
-// Steps on a number of floats, each complete before the next.
-class Steps {
+// Steps on a number of elements, each complete before the next.
+template <class N> class StepsOf {
  public:
-  using F = LocalTensor<float>;
+  using F = LocalTensor<N>;
   Here here;
   int32_t count;
 
@@ -69,15 +70,15 @@ class Steps {
   NPUSIM_STEP_ONE(exp, Exp) NPUSIM_STEP_ONE(ln, Ln) NPUSIM_STEP_ONE(abs, Abs) NPUSIM_STEP_ONE(sqrt, Sqrt)
 #undef NPUSIM_STEP_ONE
 #define NPUSIM_STEP_SCALAR(name, Api)                      \
-  void name(const F& dst, const F& a, float s) const {     \
+  void name(const F& dst, const F& a, N s) const {         \
     AscendC::Api(dst, a, s, count, here);                  \
     wait();                                                \
   }
   NPUSIM_STEP_SCALAR(adds, Adds) NPUSIM_STEP_SCALAR(muls, Muls) NPUSIM_STEP_SCALAR(maxs, Maxs)
   NPUSIM_STEP_SCALAR(mins, Mins)
 #undef NPUSIM_STEP_SCALAR
-  void set(const F& dst, float value) const {
-    AscendC::Duplicate<float>(dst, value, count, here);
+  void set(const F& dst, N value) const {
+    AscendC::Duplicate<N>(dst, value, count, here);
     wait();
   }
   template <class T, class U> void cast(const LocalTensor<T>& dst, const LocalTensor<U>& src, AscendC::RoundMode mode) const {
@@ -121,15 +122,18 @@ class Steps {
  private:
   void wait() const { barrier(here, pipe::V); }
 };
+using Steps = StepsOf<float>;
 
 // Carries out `compute(steps, dst, x, ...)` on chunks of the operands, with so many temporaries of floats: x may be
-// overwritten where it is a temporary, which it is for half alone.
-template <int temporaries, class T, class F, class... S>
-inline void elements(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
+// overwritten where it is a temporary, which it is for half alone. Half is computed in float if `is_wide`.
+template <int temporaries, bool is_wide, class T, class F, class... S>
+inline void elements_in(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
                      int64_t count, F compute, const LocalTensor<S>&... sources) {
   static_assert(std::is_same_v<T, half> || std::is_same_v<T, float>, "functions of the library are of half and float");
   if (!has_vector() || count <= 0) return;
-  constexpr bool is_half = sizeof(T) == 2;
+  using N = std::conditional_t<is_wide, float, T>;  // of a step
+  constexpr bool is_half = sizeof(T) < sizeof(N);   // comes and goes by way of a step's type
+  constexpr int64_t item = sizeof(N);
   constexpr int64_t parts = temporaries + (is_half ? 1 + int64_t(sizeof...(S)) : 0);
   // of float the library reads few of its buffers: an empty tensor will do
   Temporary room(here, call, !is_half && given && given->position == TPosition::MAX ? nullptr : given);
@@ -137,36 +141,41 @@ inline void elements(Here here, const char* call, const LocalTensor<uint8_t>* gi
   if constexpr (parts > 0) {
     // whole repeats where they fit, else blocks of 32 bytes
     constexpr int64_t block = 32 / int64_t(sizeof(T));
-    int64_t fitting = room.bytes() / (4 * parts);
+    int64_t fitting = room.bytes() / (item * parts);
     fitting = fitting < 64 ? fitting / block * block : fitting / 64 * 64;
     if (!fitting)
       refuse(here, "%s must be given a temporary buffer of at least %lld bytes, not %lld", call,
-             (long long)(parts * block * 4), (long long)room.bytes());
+             (long long)(parts * block * item), (long long)room.bytes());
     chunk = fitting < chunk ? fitting : chunk;
   }
-  room.take(parts * chunk * 4);
-  auto temporary = [&](int64_t i) { return room.template part<float>(i * chunk * 4, chunk * 4); };
+  room.take(parts * chunk * item);
+  auto temporary = [&](int64_t i) { return room.template part<N>(i * chunk * item, chunk * item); };
   for (int64_t at = 0; at < count; at += chunk) {
-    Steps steps{here, int32_t(count - at < chunk ? count - at : chunk)};
+    StepsOf<N> steps{here, int32_t(count - at < chunk ? count - at : chunk)};
     int64_t next = temporaries;
     auto as_float = [&](const auto& tensor) {
       if constexpr (!is_half) return tensor[uint32_t(at)];
       else {
-        LocalTensor<float> wide = temporary(next++);
+        LocalTensor<N> wide = temporary(next++);
         steps.cast(wide, tensor[uint32_t(at)], AscendC::RoundMode::CAST_NONE);
         return wide;
       }
     };
     std::tuple operands{as_float(sources)...};
-    LocalTensor<float> result = [&] {
+    LocalTensor<N> result = [&] {
       if constexpr (is_half) return temporary(next);
       else return dst[uint32_t(at)];
     }();
-    LocalTensor<float> free[temporaries + 1];
+    LocalTensor<N> free[temporaries + 1];
     for (int i = 0; i < temporaries; i++) free[i] = temporary(i);
     std::apply([&](const auto&... operand) { compute(steps, result, free, operand...); }, operands);
     if constexpr (is_half) steps.cast(dst[uint32_t(at)], result, AscendC::RoundMode::CAST_RINT);
   }
+}
+template <int temporaries, class T, class F, class... S>
+inline void elements(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
+                     int64_t count, F compute, const LocalTensor<S>&... sources) {
+  elements_in<temporaries, true>(here, call, given, dst, count, compute, sources...);
 }
 
 // Formulas: the result, temporaries, the operand.
@@ -205,35 +214,49 @@ inline constexpr auto silu_of = NPUSIM_STEPS {
   s.adds(t[0], t[0], 1.0f);
   s.div(y, x, t[0]);
 };
+// Any number above the smallest becomes more than 1.
+template <class N> inline void signs(const StepsOf<N>& s, const LocalTensor<N>& sign, const LocalTensor<N>& x) {
+  const N large = sizeof(N) == 2 ? 65504.0f : 1.70141183e38f;
+  s.muls(sign, x, large);
+  s.muls(sign, sign, large);
+  s.mins(sign, sign, 1.0f);
+  s.maxs(sign, sign, -1.0f);
+}
+// These compute in the type of their elements, half too, unless they are asked for high precision: the results that the
+// API's pages print are those of such steps, in this order.
+template <bool first = false, bool...> inline constexpr bool is_first = first;
+#define NPUSIM_OWN_STEPS [](const auto& s, const auto& y, const auto& t, const auto& x)
 // x / (1 + e^(-2 sqrt(2 / pi) (x + 0.044715 x^3)))
-inline constexpr auto gelu_of = NPUSIM_STEPS {
+inline constexpr auto gelu_of = NPUSIM_OWN_STEPS {
   s.mul(t[0], x, x);
-  s.muls(t[0], t[0], 0.044715f);
-  s.adds(t[0], t[0], 1.0f);
   s.mul(t[0], t[0], x);
+  s.muls(t[0], t[0], 0.044715f);
+  s.add(t[0], t[0], x);
   s.muls(t[0], t[0], -1.59576912f);
   s.exp(t[0], t[0]);
   s.adds(t[0], t[0], 1.0f);
   s.div(y, x, t[0]);
 };
 // x / (1 + e^(-1.702 x))
-inline constexpr auto faster_gelu_of = NPUSIM_STEPS {
+inline constexpr auto faster_gelu_of = NPUSIM_OWN_STEPS {
   s.muls(t[0], x, -1.702f);
   s.exp(t[0], t[0]);
   s.adds(t[0], t[0], 1.0f);
   s.div(y, x, t[0]);
 };
-// x e^(0.851 (x - |x|)) / (1 + e^(-1.702 |x|))
-inline constexpr auto faster_gelu_v2_of = NPUSIM_STEPS {
-  s.abs(t[0], x);
-  s.sub(t[1], x, t[0]);
-  s.muls(t[1], t[1], 0.851f);
-  s.exp(t[1], t[1]);
-  s.mul(t[1], t[1], x);
-  s.muls(t[0], t[0], -1.702f);
-  s.exp(t[0], t[0]);
-  s.adds(t[0], t[0], 1.0f);
-  s.div(y, t[1], t[0]);
+// x (sgn(x) (0.5 - 0.1444 (min(|0.7071 x|, 1.769) - 1.769)^2) + 0.5)
+inline constexpr auto faster_gelu_v2_of = NPUSIM_OWN_STEPS {
+  s.muls(t[0], x, 0.7071f);
+  s.abs(t[0], t[0]);
+  s.mins(t[0], t[0], 1.769f);
+  s.adds(t[0], t[0], -1.769f);
+  s.mul(t[0], t[0], t[0]);
+  s.muls(t[0], t[0], -0.1444f);
+  s.adds(t[0], t[0], 0.5f);
+  signs(s, t[1], x);
+  s.mul(t[0], t[0], t[1]);
+  s.adds(t[0], t[0], 0.5f);
+  s.mul(y, t[0], x);
 };
 inline constexpr auto floor_of = NPUSIM_STEPS { s.cast(y, x, AscendC::RoundMode::CAST_FLOOR); };
 inline constexpr auto ceil_of = NPUSIM_STEPS { s.cast(y, x, AscendC::RoundMode::CAST_CEIL); };
@@ -243,13 +266,6 @@ inline constexpr auto frac_of = NPUSIM_STEPS {
   s.cast(t[0], x, AscendC::RoundMode::CAST_TRUNC);
   s.sub(y, x, t[0]);
 };
-// Any number above the smallest becomes more than 1.
-inline void signs(const Steps& s, const LocalTensor<float>& sign, const LocalTensor<float>& x) {
-  s.muls(sign, x, 1.70141183e38f);
-  s.muls(sign, sign, 1.70141183e38f);
-  s.mins(sign, sign, 1.0f);
-  s.maxs(sign, sign, -1.0f);
-}
 // 1 where x is above 0, else 0
 inline void step_up(const Steps& s, const LocalTensor<float>& up, const LocalTensor<float>& x) {
   signs(s, up, x);
@@ -305,25 +321,25 @@ namespace AscendC {
 
 // The four forms of a function of one tensor: with a temporary buffer or without, of all its elements or of some; and
 // those of which a kernel takes the address (families.h).
-#define NPUSIM_ELEMENTWISE(Name, temporaries, formula)                                                               \
+#define NPUSIM_ELEMENTWISE_IN(Name, temporaries, is_wide, formula)                                                   \
   template <class T, bool... options>                                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& temporary,      \
                    const uint32_t count, Here here = Here::now()) {                                                  \
-    npusim::elements<temporaries>(here, #Name, &temporary, dst, count, npusim::formula, src);                        \
+    npusim::elements_in<temporaries, is_wide>(here, #Name, &temporary, dst, count, npusim::formula, src);            \
   }                                                                                                                  \
   template <class T, bool... options>                                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<uint8_t>& temporary,      \
                    Here here = Here::now()) {                                                                        \
-    npusim::elements<temporaries>(here, #Name, &temporary, dst, src.GetSize(), npusim::formula, src);                \
+    npusim::elements_in<temporaries, is_wide>(here, #Name, &temporary, dst, src.GetSize(), npusim::formula, src);    \
   }                                                                                                                  \
   template <class T, bool... options>                                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, const uint32_t count,                       \
                    Here here = Here::now()) {                                                                        \
-    npusim::elements<temporaries>(here, #Name, nullptr, dst, count, npusim::formula, src);                           \
+    npusim::elements_in<temporaries, is_wide>(here, #Name, nullptr, dst, count, npusim::formula, src);               \
   }                                                                                                                  \
   template <class T, bool... options>                                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src, Here here = Here::now()) {                  \
-    npusim::elements<temporaries>(here, #Name, nullptr, dst, src.GetSize(), npusim::formula, src);                   \
+    npusim::elements_in<temporaries, is_wide>(here, #Name, nullptr, dst, src.GetSize(), npusim::formula, src);       \
   }                                                                                                                  \
   template <class T, bool reuse = false, class U, NPUSIM_SAME(T, U)>                                                 \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& src, const uint32_t count) {                     \
@@ -334,15 +350,17 @@ namespace AscendC {
                    const uint32_t count) {                                                                           \
     Name<T, reuse>(dst, src, temporary, count, npusim::last_call());                                                 \
   }
+#define NPUSIM_ELEMENTWISE(Name, temporaries, formula) NPUSIM_ELEMENTWISE_IN(Name, temporaries, true, formula)
+
 NPUSIM_ELEMENTWISE(Sigmoid, 2, sigmoid_of)
 NPUSIM_ELEMENTWISE(Tanh, 2, tanh_of)
 NPUSIM_ELEMENTWISE(Log, 0, log_of)
 NPUSIM_ELEMENTWISE(Log2, 1, log2_of)
 NPUSIM_ELEMENTWISE(Log10, 1, log10_of)
 NPUSIM_ELEMENTWISE(Silu, 1, silu_of)
-NPUSIM_ELEMENTWISE(Gelu, 1, gelu_of)
-NPUSIM_ELEMENTWISE(FasterGelu, 1, faster_gelu_of)
-NPUSIM_ELEMENTWISE(FasterGeluV2, 2, faster_gelu_v2_of)
+NPUSIM_ELEMENTWISE_IN(Gelu, 1, npusim::is_first<options...>, gelu_of)
+NPUSIM_ELEMENTWISE_IN(FasterGelu, 1, npusim::is_first<options...>, faster_gelu_of)
+NPUSIM_ELEMENTWISE_IN(FasterGeluV2, 2, npusim::is_first<options...>, faster_gelu_v2_of)
 NPUSIM_ELEMENTWISE(Floor, 0, floor_of)
 NPUSIM_ELEMENTWISE(Ceil, 0, ceil_of)
 NPUSIM_ELEMENTWISE(Trunc, 0, trunc_of)

@@ -13,13 +13,12 @@ inline constexpr auto fmod_of = NPUSIM_STEPS_OF_TWO {
   s.mul(t[0], t[0], b);
   s.sub(y, a, t[0]);
 };
-// a gelu(b)
-inline constexpr auto geglu_of = NPUSIM_STEPS_OF_TWO {
+// a gelu(b), whose polynomial is written otherwise than Gelu's; half in half, as the page's results are
+inline constexpr auto geglu_of = [](const auto& s, const auto& y, const auto& t, const auto& a, const auto& b) {
   s.mul(t[0], b, b);
-  s.muls(t[0], t[0], 0.044715f);
-  s.adds(t[0], t[0], 1.0f);
+  s.adds(t[0], t[0], 22.3638600f);
   s.mul(t[0], t[0], b);
-  s.muls(t[0], t[0], -1.59576912f);
+  s.muls(t[0], t[0], -0.0713548163f);
   s.exp(t[0], t[0]);
   s.adds(t[0], t[0], 1.0f);
   s.div(t[0], b, t[0]);
@@ -56,30 +55,30 @@ struct FmodConfig {
   uint32_t iterationNum = FMOD_ITERATION_NUM_MAX;
 };
 
-#define NPUSIM_OF_TWO(Name, formula)                                                                                  \
+#define NPUSIM_OF_TWO(Name, is_wide, formula)                                                                        \
   template <class T, bool reuse = false, auto&... options>                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                 \
                    const LocalTensor<uint8_t>& temporary, const uint32_t count, Here here = Here::now()) {            \
-    npusim::elements<1>(here, #Name, &temporary, dst, count, npusim::formula, src0, src1);                            \
+    npusim::elements_in<1, is_wide>(here, #Name, &temporary, dst, count, npusim::formula, src0, src1);                            \
   }                                                                                                                   \
   template <class T, bool reuse = false, auto&... options>                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                 \
                    const LocalTensor<uint8_t>& temporary, Here here = Here::now()) {                                  \
-    npusim::elements<1>(here, #Name, &temporary, dst, src0.GetSize(), npusim::formula, src0, src1);                   \
+    npusim::elements_in<1, is_wide>(here, #Name, &temporary, dst, src0.GetSize(), npusim::formula, src0, src1);                   \
   }                                                                                                                   \
   template <class T, bool reuse = false, auto&... options>                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                 \
                    const uint32_t count, Here here = Here::now()) {                                                   \
-    npusim::elements<1>(here, #Name, nullptr, dst, count, npusim::formula, src0, src1);                               \
+    npusim::elements_in<1, is_wide>(here, #Name, nullptr, dst, count, npusim::formula, src0, src1);                               \
   }                                                                                                                   \
   template <class T, bool reuse = false, auto&... options>                                                                \
   inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& src0, const LocalTensor<T>& src1,                 \
                    Here here = Here::now()) {                                                                         \
-    npusim::elements<1>(here, #Name, nullptr, dst, src0.GetSize(), npusim::formula, src0, src1);                      \
+    npusim::elements_in<1, is_wide>(here, #Name, nullptr, dst, src0.GetSize(), npusim::formula, src0, src1);                      \
   }
-NPUSIM_OF_TWO(Fmod, fmod_of)
-NPUSIM_OF_TWO(GeGLU, geglu_of)
-NPUSIM_OF_TWO(ReGlu, reglu_of)
+NPUSIM_OF_TWO(Fmod, true, fmod_of)
+NPUSIM_OF_TWO(GeGLU, false, geglu_of)
+NPUSIM_OF_TWO(ReGlu, true, reglu_of)
 
 #define NPUSIM_SWIGLU(Name, PARAMETER, given)                                                                         \
   template <class T, bool reuse = false>                                                                              \
