@@ -22,6 +22,7 @@ class Temporary {
     AscendC::TPipe* owner = AscendC::GetTPipePtr();
     if (!owner) refuse(here, "%s without a temporary buffer must come behind a TPipe", call);
     owner->PopStackBuffer<uint8_t, TPosition::VECCALC>(room);
+    owner->take_back(here);
     is_own = true;
   }
   ~Temporary() {

@@ -220,6 +220,17 @@ class TPipe {
     return true;
   }
 
+  // What is lent of it to the kernel, until a buffer is given away or the library needs it itself.
+  void lend(Here here, int64_t in, TPosition position, int64_t address, int64_t bytes) {
+    if (lent.is_buffer && !lent.is_idle && lent.address == address && lent.space == in) return;
+    end_buffer(here, lent);
+    if (bytes <= 0) return;
+    set_block(here, lent, position, address, bytes);
+    lent.is_buffer = true;
+    mark(here, lent, true);
+  }
+  void take_back(Here here) { end_buffer(here, lent); }
+
   int take_event(Here here, HardEvent event) {
     for (int id = 0; id < npusim::control->event_count; id++)
       if (!(events[int(event)] >> id & 1)) return events[int(event)] |= 1 << id, id;
@@ -353,6 +364,7 @@ class TPipe {
   static constexpr int PRESET = 3;  // of M_MTE1, on a Cube core: L0 that kernels double by hand, and the bias table
   int64_t top[npusim::SPACES] = {};
   npusim::Turns turns;
+  npusim::Block lent;
   int block_count = 0, numbers = 0, pooled_count = 0, life = 0;
   uint8_t events[int(HardEvent::MAX)] = {};
   bool is_open = false, has_preset = false;
@@ -401,6 +413,7 @@ class TPipe {
   }
   void forget(Here here) {
     each_block([&](npusim::Block& block) { end_buffer(here, block); });
+    take_back(here);
     block_count = pooled_count = 0;
     turns = npusim::Turns();
     life = ++npusim::pipe_lives;
@@ -411,6 +424,7 @@ class TPipe {
     int64_t in = npusim::space_of(position);
     if (in == npusim::space::NONE || in == npusim::space::GM)
       npusim::refuse(here, "InitBuffer must be of a position with a buffer, not %s", npusim::position_name(position));
+    take_back(here);
     if (block_count == npusim::MAX_BLOCKS)
       npusim::refuse(here, "blocks of a TPipe must be at most %d", npusim::MAX_BLOCKS);
     set_block(here, blocks[block_count], position, top[in], npusim::up(length, 32));

@@ -22,6 +22,15 @@ inline void vcadd(std::nullptr_t, T* src, int32_t repeats, int32_t, int32_t src_
 }
 #endif
 
+namespace npusim {
+inline float number_of_scale(Here here) {
+  half scale;
+  uint16_t bits = uint16_t(deq_scale(here));
+  memcpy((void*)&scale, &bits, sizeof bits);
+  return float(scale);
+}
+}  // namespace npusim
+
 namespace AscendC {
 
 // The sum of the last ReduceSum of a number of elements, by the bits of its type.
@@ -73,7 +82,9 @@ inline void SetDeqScale(half scale, Here = Here::now()) { npusim::self->scale = 
 template <class T, TPosition P> inline bool PopStackBuffer(LocalTensor<T>& tensor, Here here = Here::now()) {
   TPipe* pipe = GetTPipePtr();
   if (!pipe) npusim::refuse(here, "PopStackBuffer must come behind a TPipe");
-  return pipe->PopStackBuffer<T, P>(tensor);
+  if (!pipe->PopStackBuffer<T, P>(tensor)) return false;
+  pipe->lend(here, tensor.space(), P, tensor.address, tensor.bytes);
+  return true;
 }
 inline bfloat16_t ToBfloat16(const float& value) { return bfloat16_t(value); }
 template <class T> inline uint64_t GetScalarBitcodeValue(T value) {
@@ -89,17 +100,41 @@ inline void AddDeqRelu(const LocalTensor<T>& dst, const LocalTensor<U>& src0, co
   static_assert(std::is_same_v<T, half> && std::is_same_v<U, int32_t>, "AddDeqRelu is of int32_t to half");
   if (!npusim::has_vector()) return;
   constexpr float room = 131072;  // keeps sums inside half before they are scaled
-  half scale;
-  uint16_t bits = uint16_t(npusim::deq_scale(here));
-  memcpy((void*)&scale, &bits, sizeof bits);
+  float scale = npusim::number_of_scale(here);
   LocalTensor<float> sums = src0.template ReinterpretCast<float>();
   LocalTensor<half> halves = src1.template ReinterpretCast<half>();
   auto then = [&] { npusim::barrier(here, npusim::pipe::V); };
   Add(src0, src0, src1, count, here), then();
   Cast(sums, src0, RoundMode::CAST_NONE, uint32_t(count), here), then();
-  for (float factor : {1 / room, float(scale), room}) Muls(sums, sums, factor, count, here), then();
+  for (float factor : {1 / room, scale, room}) Muls(sums, sums, factor, count, here), then();
   Cast(halves, sums, RoundMode::CAST_NONE, uint32_t(count), here), then();
   Duplicate(dst, half(0), count, here), then();
   Max(dst, dst, halves, count, here);
 }
+#ifdef NPUSIM_HAS_DUPLICATE_MASKED
+// The same under a mask, whose halves lie in src1 as they will in dst.
+template <class T, class U, bool set_mask = true, class Mask,
+          class = std::enable_if_t<std::is_integral_v<Mask> || std::is_pointer_v<Mask>>>
+inline void AddDeqRelu(const LocalTensor<T>& dst, const LocalTensor<U>& src0, const LocalTensor<U>& src1, Mask given,
+                       const uint8_t repeats, const BinaryRepeatParams& p, Here here = Here::now()) {
+  static_assert(std::is_same_v<T, half> && std::is_same_v<U, int32_t>, "AddDeqRelu is of int32_t to half");
+  if (!npusim::has_vector()) return;
+  constexpr float room = 131072;
+  float scale = npusim::number_of_scale(here);
+  std::conditional_t<std::is_pointer_v<Mask>, const uint64_t*, uint64_t> mask = given;
+  LocalTensor<float> sums = src0.template ReinterpretCast<float>();
+  LocalTensor<half> halves = src1.template ReinterpretCast<half>();
+  UnaryRepeatParams own(p.src0BlkStride, p.src0BlkStride, p.src0RepStride, p.src0RepStride);
+  auto then = [&] { npusim::barrier(here, npusim::pipe::V); };
+  Add<U, set_mask>(src0, src0, src1, mask, repeats,
+                   {p.src0BlkStride, p.src0BlkStride, p.src1BlkStride, p.src0RepStride, p.src0RepStride, p.src1RepStride},
+                   here), then();
+  Cast<float, U, set_mask>(sums, src0, RoundMode::CAST_NONE, mask, repeats, own, here), then();
+  for (float factor : {1 / room, scale, room}) Muls<float, set_mask>(sums, sums, factor, mask, repeats, own, here), then();
+  Cast<half, float, set_mask>(halves, sums, RoundMode::CAST_NONE, mask, repeats,
+                              {p.dstBlkStride, p.src0BlkStride, p.dstRepStride, p.src0RepStride}, here), then();
+  Maxs<half, set_mask>(dst, halves, half(0), mask, repeats,
+                       {p.dstBlkStride, p.dstBlkStride, p.dstRepStride, p.dstRepStride}, here);
+}
+#endif
 }  // namespace AscendC

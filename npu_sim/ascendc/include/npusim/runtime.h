@@ -62,6 +62,7 @@ struct Registers {
   uint64_t mask_low = ~0ull;  // that was set last
   int64_t atomic = 0;          // type of atomic stores, NONE: they are plain
   int64_t comparison = -1;  // where the bits of CmpMask are
+  bool has_compared = false;  // into the register
   void (*at_end)() = nullptr;
   // What ReduceSum left, where the last extremes of repeats are, what casts scale by.
   uint64_t sum = 0;

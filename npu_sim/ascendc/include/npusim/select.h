@@ -20,7 +20,15 @@ inline int64_t temporary_area(Here here) {
   }
   return at;
 }
-inline int64_t comparison_register(Here here) { return temporary_area(here) + TEMPORARY_BYTES - REGISTER_BYTES; }
+inline int64_t comparison_register(Here here) {
+  int64_t place = temporary_area(here) + TEMPORARY_BYTES - REGISTER_BYTES;
+  if (!self->has_compared) {  // what it holds is old then, and not nothing: a comparison of floats sets half of it
+    self->has_compared = true;
+    emit_duplicate(here, place, data::INT16, 8, 0);
+    barrier(here, pipe::V);
+  }
+  return place;
+}
 
 // Repeats of one instruction: as many as leave the next result at a multiple of 32 bytes.
 constexpr int64_t MOST_COMPARED = 252;

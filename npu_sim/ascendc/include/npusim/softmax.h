@@ -10,6 +10,9 @@ enum class SoftmaxMode : uint8_t { SOFTMAX_NORMAL = 0, SOFTMAX_OUTPUT_WITHOUT_BR
 
 struct SoftMaxShapeInfo {
   uint32_t srcM = 0, srcK = 0, oriSrcM = 0, oriSrcK = 0;
+  constexpr SoftMaxShapeInfo() = default;
+  constexpr SoftMaxShapeInfo(uint32_t m, uint32_t k, uint32_t own_m = 0, uint32_t own_k = 0)
+      : srcM(m), srcK(k), oriSrcM(own_m), oriSrcK(own_k) {}
 };
 struct SoftmaxConfig {
   bool isCheckTiling = true;

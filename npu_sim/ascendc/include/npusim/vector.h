@@ -171,8 +171,7 @@ inline uint16_t block_number(uint64_t address) { return address % 32 || address 
 template <class T, class D, class S>
 inline void trans_data(Here here, const D& dst, const S& src, const AscendC::TransDataTo5HDParams& p) {
   if (!has_vector()) return;
-  if (sizeof(T) > 1 && (p.dstHighHalf || p.srcHighHalf))
-    refuse(here, "TransDataTo5HD must name halves of blocks of 8-bit elements alone");
+  // halves are of blocks of bytes; with other types a device does not look at them
   Row& row = sizeof(T) == 1 ? emit_trans_data_bytes(here, moved<T>(), p.repeatTimes, p.dstRepStride, p.srcRepStride,
                                                     p.dstHighHalf + 2 * p.srcHighHalf)
                             : emit_trans_data_to_5hd(here, moved<T>(), p.repeatTimes, p.dstRepStride, p.srcRepStride);
@@ -194,6 +193,26 @@ inline void TransDataTo5HD(const LocalTensor<T> (&dst)[16], const LocalTensor<T>
 template <class T>
 inline void TransDataTo5HD(uint64_t dst[16], uint64_t src[16], const TransDataTo5HDParams& p, Here here = Here::now()) {
   npusim::trans_data<T>(here, [&](int i) { return dst[i]; }, [&](int i) { return src[i]; }, p);
+}
+// Addresses that lie in UB.
+template <class T>
+inline void TransDataTo5HD(const LocalTensor<uint64_t>& dst, const LocalTensor<uint64_t>& src,
+                           const TransDataTo5HDParams& p, Here here = Here::now()) {
+  if (!npusim::has_vector()) return;
+  uint64_t to[16], from[16];
+  for (int i = 0; i < 16; i++) to[i] = dst.GetValue(i, here), from[i] = src.GetValue(i, here);
+  TransDataTo5HD<T>(to, from, p, here);
+}
+
+// Rounding is of shifts that keep what they shift out, which no document defines.
+template <class T, bool set_mask = true, class Mask,
+          class = std::enable_if_t<std::is_integral_v<Mask> || std::is_pointer_v<Mask>>>
+inline void ShiftRight(const LocalTensor<T>& dst, const LocalTensor<T>& src, const std::common_type_t<T>& scalar,
+                       Mask given, const uint8_t repeats, const UnaryRepeatParams& p, bool rounds,
+                       Here here = Here::now()) {
+  if (rounds) npusim::refuse(here, "ShiftRight must not round, which is not modelled");
+  std::conditional_t<std::is_pointer_v<Mask>, const uint64_t*, uint64_t> mask = given;
+  ShiftRight<T, set_mask>(dst, src, scalar, mask, repeats, p, here);
 }
 
 // Global memory becomes one value, through the free part of UB.
