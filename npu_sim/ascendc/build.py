@@ -18,6 +18,7 @@ from npu_sim.ascendc.branches import without_dead_branches
 from npu_sim.ascendc.control import control_header
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
+from npu_sim.ascendc.layout import layout_header
 from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
@@ -76,6 +77,7 @@ def generated_headers() -> dict[str, str]:
     """Return the headers that are made from the machine, by name."""
     return {
         "npusim_control.h": control_header(),
+        "npusim_layout.h": layout_header(),
         "npusim_registry.h": registry_header(),
         "npusim_vector.h": vector_header(own_names()),
     }

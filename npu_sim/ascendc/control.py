@@ -120,6 +120,7 @@ class Control(ctypes.Structure):
 
     _fields_ = (
         # to the kernel's side
+        ("layout", ctypes.c_int64),  # always the first, as the rest may be of another version
         ("gm_bytes", ctypes.c_int64),
         ("blocks", ctypes.c_int64),
         ("blocks_at_once", ctypes.c_int64),

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from npu_sim.ascendc.build import sides_program
 from npu_sim.ascendc.kept_programs import kept_program, programs_directory
 from npu_sim.ascendc.kernel import SourceKernel
 from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.process import Process
 from npu_sim.ascendc.source import Kind, Source
-from npu_sim.compilers import find_compiler
 from npu_sim.errors import ProductError
 from npu_sim.products import Product
 
@@ -66,28 +63,26 @@ class Sides:
         Its name in both.
     cube, vector : bytes
         The libraries.
+    loader : bytes
+        The program that loads them.
     """
 
     key: str
     cube: bytes
     vector: bytes
+    loader: bytes
 
-    def program(self, arch: int) -> Path:
-        """Return the program that loads them, laid out now unless it is kept.
-
-        Raises
-        ------
-        MissingExtraError
-            It is not kept, and there is no compiler.
-        """
-        loader = sides_program(find_compiler(), arch)
+    @property
+    def program(self) -> Path:
+        """The loader beside its libraries, laid out now unless it is kept."""
 
         def make(place: Path) -> None:
             for name, library in (("cube", self.cube), ("vector", self.vector)):
                 (place / f"{name}.so").write_bytes(library)
-            shutil.copy(loader, place / "kernel")
+            (place / "kernel").write_bytes(self.loader)
+            (place / "kernel").chmod(0o700)
 
-        digest = hashlib.sha256(b"".join((bytes(loader.parent), self.cube, self.vector))).hexdigest()[:32]
+        digest = hashlib.sha256(b"".join((self.cube, self.vector, self.loader))).hexdigest()[:32]
         return kept_program(programs_directory() / digest, make)
 
 
@@ -129,6 +124,5 @@ class LinkedKernel(SourceKernel):
                 f"{product.name} ({product.npu_arch}): npu-sim cc --product {product.name}"
             )
         if self._sides is not None:
-            program = self._sides.program(self._place.arch)
-            return Process(program, gm_bytes, silence, {"NPU_SIM_KERNEL_KEY": self._sides.key})
+            return Process(self._sides.program, gm_bytes, silence, {"NPU_SIM_KERNEL_KEY": self._sides.key})
         return Process(self._place.program, gm_bytes, silence, self._place.entry)

@@ -15,11 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from npu_sim.ascendc.control import HALVES, LINE_BITS, MAX_LOTS, ROWS, ROWS_AT, Control, Status
+from npu_sim.ascendc.layout import layout_number
 from npu_sim.engines.kit import Spare
 from npu_sim.errors import NpuSimError
 from npu_sim.isa.row import INSTR, ROW_BYTES
 from npu_sim.program.launch import SourceLine
 
+_OTHER_VERSION = 187
+"""Exit code of a program that was compiled with other headers (runtime.h)."""
 SILENCE_SECONDS = 10.0
 """A core that hands nothing over for so long is ended: it loops without an instruction."""
 
@@ -93,7 +96,7 @@ class Process:
         self._shared, self._global = _CONTROLS.take(_CONTROL_BYTES), _GLOBALS.take(self._gm_bytes)
         self.control = Control.from_buffer(self._shared.bytes)
         ctypes.memset(ctypes.addressof(self.control), 0, ctypes.sizeof(Control))
-        self.control.gm_bytes = self._gm_bytes
+        self.control.layout, self.control.gm_bytes = layout_number(), self._gm_bytes
         self.gm = self._global.bytes
         self._rows = np.frombuffer(self._shared.bytes, INSTR, HALVES * ROWS, ROWS_AT)
 
@@ -139,6 +142,8 @@ class Process:
         if not os.read(self._fds[0], 1):
             assert self._child is not None
             code = self._child.wait()
+            if code == _OTHER_VERSION:
+                raise self._silent("must be compiled with this version of npu_sim, as by npu-sim cc, and is of another")
             how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
             raise self._silent(f"must end by returning; its program ended {how}")
         return Status(self.control.status)

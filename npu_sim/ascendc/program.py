@@ -92,6 +92,11 @@ class ProgramSources:
     _made: dict[Path, Path | None] = field(default_factory=dict)
     _texts: dict[Path, str] = field(default_factory=dict)
 
+    @property
+    def loader(self) -> Path:
+        """Where the program is looked for that loads the libraries of sides (`build.sides_program`)."""
+        return self.place / "loader"
+
     def units(self) -> list[Unit]:
         """Return the sources with kernels or launches, in their order; headers for launches by name stand beside them.
 
@@ -137,7 +142,7 @@ class ProgramSources:
                 if _NAMED.search(code) and not _is_device_code(self._text(path))
                 else []
             ),
-            *([_taken_in(libraries)] if has_sides else []),
+            *([_taken_in(libraries, self.loader)] if has_sides else []),
             f"static constexpr ::npusim::Head npusim_heads[] = {{{table}}};",
             f'#line 1 "{_quoted(path)}"',
             self._rewritten(path),
@@ -245,13 +250,14 @@ def _is_device_code(text: str) -> bool:
     return any((INCLUDE / name).is_file() or name in forwarding_headers() for name in _ANY_INCLUDE.findall(text))
 
 
-def _taken_in(libraries: Mapping[Kind, Path]) -> str:
+def _taken_in(libraries: Mapping[Kind, Path], loader: Path) -> str:
     """Return what takes files into the program, between names that launch.h knows."""
-    files = "".join(
-        f'.balign 16\nnpusim_{kind}_library: .incbin "{path}"\nnpusim_{kind}_end: .byte 0\n'
-        for kind, path in libraries.items()
+    files = [(f"npusim_{kind}_library", f"npusim_{kind}_end", path) for kind, path in libraries.items()]
+    words = "".join(
+        f'.balign 16\n{begin}: .incbin "{path}"\n{end}: .byte 0\n'
+        for begin, end, path in (*files, ("npusim_loader", "npusim_loader_end", loader))
     )
-    return f'#if !NPUSIM_SIDE\nasm(R"(.pushsection .rodata\n{files}.popsection)");\n#endif'
+    return f'#if !NPUSIM_SIDE\nasm(R"(.pushsection .rodata\n{words}.popsection)");\n#endif'
 
 
 def _quoted(path: Path) -> str:

@@ -48,8 +48,10 @@ class KernelRecord(ctypes.Structure):
         ("key", ctypes.c_char_p),
         ("cube", ctypes.c_void_p),
         ("vector", ctypes.c_void_p),
+        ("loader", ctypes.c_void_p),
         ("cube_bytes", ctypes.c_int64),
         ("vector_bytes", ctypes.c_int64),
+        ("loader_bytes", ctypes.c_int64),
     )
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from npu_sim.ascendc.build import sides_program
 from npu_sim.ascendc.program import ProgramSources
 from npu_sim.compilers import CompilationError, Compiler
 from npu_sim.products import Product
@@ -60,31 +62,37 @@ class Program:
             defines = [one[2:] for one in _joined(options) if one.startswith("-D")]
             sources = ProgramSources(list(paths.values()), self.product, place, include, only_compiled, defines)
             inputs = {word: ["-x", "c++", word, "-x", "none"] if word.endswith(".asc") else [word] for word in words}
+            standards = [CPP_STANDARD, NEWER_STANDARD]
             for unit in sources.units():
                 word = next(word for word, path in paths.items() if path == unit.path)
                 made = self.output if only_compiled else f"{unit.options[-1]}.o"
+                if unit.sides:
+                    shutil.copy(sides_program(compiler, self.product.npu_arch), sources.loader)
                 for library, asked in unit.sides.items():
-                    side = [CPP_STANDARD, *asked[:-1], *sdk.cflags, *_compiled(options), asked[-1]]
-                    said.append(_run(compiler, [*side, "-o", str(library)], word, place))
-                own = [CPP_STANDARD, *unit.options[:-1], *sdk.cflags, *_compiled(options), "-c", unit.options[-1]]
-                said.append(_run(compiler, [*own, "-o", made], word, place))
+                    side = [*asked[:-1], *sdk.cflags, *_compiled(options), asked[-1]]
+                    said.append(_run(compiler, standards, [*side, "-o", str(library)], word, place))
+                own = [*unit.options[:-1], *sdk.cflags, *_compiled(options), "-c", unit.options[-1]]
+                said.append(_run(compiler, standards, [*own, "-o", made], word, place))
                 inputs[word] = [] if only_compiled else [made]
             rest = [one for word in words for one in inputs[word]]
             if not (only_compiled and paths and not any(inputs[word] for word in paths)):
                 libs = [] if only_compiled else ["-pthread", *sdk.libs, "-ldl"]
-                own = [CPP_STANDARD, *sdk.cflags, f"-I{place}", *rest, "-o", self.output, *libs]
-                said.append(_run(compiler, own, what, place))
+                own = [*sdk.cflags, f"-I{place}", *rest, "-o", self.output, *libs]
+                said.append(_run(compiler, standards, own, what, place))
         return "\n".join(filter(None, said))
 
 
-def _run(compiler: Compiler, words: Sequence[str], what: str, place: Path) -> str:
-    """Run the compiler, whose messages shall not name files that are gone when they are read."""
+def _run(compiler: Compiler, standards: list[str], words: Sequence[str], what: str, place: Path) -> str:
+    """Run the compiler, whose messages shall not name files that are gone when they are read.
+
+    ``standards`` begins with the one that is taken; the first goes when a source needs a newer one.
+    """
     try:
-        return compiler.run(words, what).replace(f"{place}/", "")
+        return compiler.run([standards[0], *words], what).replace(f"{place}/", "")
     except CompilationError as error:
-        if _NEWER.search(str(error)) and CPP_STANDARD in words:
-            newer = [NEWER_STANDARD if word == CPP_STANDARD else word for word in words]
-            return _run(compiler, newer, what, place)
+        if _NEWER.search(str(error)) and len(standards) > 1:
+            del standards[0]
+            return _run(compiler, standards, words, what, place)
         raise CompilationError(str(error).replace(f"{place}/", "")) from None
 
 

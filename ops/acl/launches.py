@@ -25,11 +25,11 @@ def kernel_of(record: Any) -> LinkedKernel:
     parameters = record.parameters.decode().split(",") if record.parameters else []
     sides = None
     if record.key is not None:
-        libraries = (
-            ctypes.string_at(record.cube, record.cube_bytes),
-            ctypes.string_at(record.vector, record.vector_bytes),
+        files = (
+            ctypes.string_at(getattr(record, name), getattr(record, f"{name}_bytes"))
+            for name in ("cube", "vector", "loader")
         )
-        sides = Sides(record.key.decode(), *libraries)
+        sides = Sides(record.key.decode(), *files)
     return LinkedKernel(record.name.decode(), place, _KINDS[record.kind], record.vectors, parameters, sides)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
+from npu_sim.ascendc import KernelError
 from npu_sim.compilers import CompilationError
 from npu_sim.errors import InputFileError, NpuSimError, ProgramError, ShapeError
 from npu_sim.program.violation import Kind
@@ -340,3 +341,13 @@ __global__ __aicore__ void blocks(GM_ADDR y) {
     assert run.launches[0].core_count == 48
     assert (y[:, 3:] == 100).all()
     assert np.array_equal(y[:, 0], 100 + np.arange(100))
+
+
+def test_a_program_of_another_version_is_not_run(tmp_path, monkeypatch):
+    path = tmp_path / "nothing.cpp"
+    path.write_text('#include "kernel_operator.h"\nextern "C" __global__ __aicore__ void nothing(GM_ADDR x) {}\n')
+    kernel, x = ascendc.compile(path), np.zeros(8, np.float32)
+    assert not kernel(x).findings
+    monkeypatch.setattr("npu_sim.ascendc.process.layout_number", lambda: 1)
+    with pytest.raises(KernelError, match="must be compiled with this version of npu_sim, as by npu-sim cc"):
+        kernel(x)

@@ -15,10 +15,11 @@ typedef struct npu_sim_kernel {
     int64_t source, enter, function;
     int64_t arch;          /* __NPU_ARCH__ */
     int64_t kind, vectors; /* 0 mix, 1 cube, 2 vector; vector cores for each Cube core */
-    /* Of a kernel with other code for each kind of core, else null: its name in both libraries, and what these are. */
+    /* Of a kernel with other code for each kind of core, else null: its name in both libraries, what these are, and the
+       program that loads them. */
     const char *key;
-    const void *cube, *vector;
-    int64_t cube_bytes, vector_bytes;
+    const void *cube, *vector, *loader;
+    int64_t cube_bytes, vector_bytes, loader_bytes;
 } npu_sim_kernel;
 
 /* Kinds: 0 an address, 1 a whole number, 2 the bits of a double, 3 `word` bytes at `bytes`, which are copied. */

@@ -148,6 +148,7 @@ template <class L> struct SidedLaunch {
 #else
 extern const char cube_library[] __asm__("npusim_cube_library"), cube_end[] __asm__("npusim_cube_end");
 extern const char vector_library[] __asm__("npusim_vector_library"), vector_end[] __asm__("npusim_vector_end");
+extern const char loader[] __asm__("npusim_loader"), loader_end[] __asm__("npusim_loader_end");
 
 template <class L> struct SidedLaunch {
   npu_sim_kernel kernel;
@@ -162,6 +163,7 @@ template <class L> struct SidedLaunch {
     own.key = Launched<L, A...>::key();
     own.cube = cube_library, own.cube_bytes = cube_end - cube_library;
     own.vector = vector_library, own.vector_bytes = vector_end - vector_library;
+    own.loader = loader, own.loader_bytes = loader_end - loader;
     npu_sim_argument arguments[] = {given<A>(values)..., npu_sim_argument{}};
     return npu_sim_launch(&own, here.file, here.line, blocks, stream, arguments, sizeof...(A));
   }

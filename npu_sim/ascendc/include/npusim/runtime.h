@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "npusim_control.h"
+#include "npusim_layout.h"
 #include "npusim_registry.h"
 #include "npusim/tables.h"
 
@@ -613,6 +614,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   void* at = map(shared, ROWS_AT + HALVES * ROW_CAPACITY * sizeof(Row));
   if (at == MAP_FAILED) return 4;
   control = (Control*)at;
+  if (control->layout != LAYOUT) return 187;  // of another version, which process.py says
   rows = all_rows = (Row*)((uint8_t*)at + ROWS_AT);
   at = map(memory, control->gm_bytes);
   if (at == MAP_FAILED) return 4;
