@@ -16,7 +16,7 @@ from tests.oracles.masked import address_of, repeats_of
 
 UB = Space.UB
 _ITEM = {Data.FP16: 2, Data.FP32: 4, Data.INT32: 4}
-_FORMATS = {Data.FP16: "<e", Data.FP32: "<f", Data.INT32: "<i"}
+_FORMATS = {Data.FP16: "e", Data.FP32: "f", Data.INT32: "i"}
 _RELATIONS = (operator.lt, operator.gt, operator.eq, operator.le, operator.ge, operator.ne)
 COMPARISONS = (Op.COMPARE, Op.COMPARE_SCALAR)
 SELECTIONS = (Op.SELECT, Op.SELECT_SCALAR)
@@ -38,13 +38,14 @@ def _element_places(row, name):
 
 def _numbers(machine, row, places):
     dtype = Data(row["dtype"])
-    return [struct.unpack(_FORMATS[dtype], machine.load(UB, at, _ITEM[dtype]).tobytes())[0] for at in places]
+    data = machine.load_each(UB, places, _ITEM[dtype]).tobytes()
+    return struct.unpack(f"<{len(places)}{_FORMATS[dtype]}", data)
 
 
 def _scalar(row):
     dtype = Data(row["dtype"])
     data = (int(row["value"]) % 2**32).to_bytes(4, "little")
-    return struct.unpack(_FORMATS[dtype], data[: _ITEM[dtype]])[0]
+    return struct.unpack(f"<{_FORMATS[dtype]}", data[: _ITEM[dtype]])[0]
 
 
 def compare(row, machine):
@@ -64,10 +65,11 @@ def _lanes(row):
     """Yield (byte and bit of the selection, lane by operand name) of every active lane."""
     item = _ITEM[Data(row["dtype"])]
     for repeat, lanes in enumerate(repeats_of(row)):
-        for lane in lanes:
-            byte = int(row["src2"]) + repeat * int(row["src2_rep_stride"]) * (32 // item) + lane // 8
-            names = ("dst", "src0", "src1") if row["op"] == Op.SELECT else ("dst", "src0")
-            yield byte, lane % 8, {name: address_of(row, name, item, repeat, lane) for name in names}
+        names = ("dst", "src0", "src1") if row["op"] == Op.SELECT else ("dst", "src0")
+        places = [address_of(row, name, item, repeat, np.array(lanes, np.int64)).tolist() for name in names]
+        first = int(row["src2"]) + repeat * int(row["src2_rep_stride"]) * (32 // item)
+        for lane, *at in zip(lanes, *places, strict=True):
+            yield first + lane // 8, lane % 8, dict(zip(names, at, strict=True))
 
 
 def select(row, machine):

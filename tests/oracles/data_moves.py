@@ -127,9 +127,11 @@ def _gather_mask(row, machine):
 def _copy(row, machine):
     item = _BYTES[Data(row["dtype"])]
     for repeat, lanes in enumerate(repeats_of(row)):
-        for lane in lanes:
-            element = machine.load(UB, address_of(row, "src0", item, repeat, lane), item)
-            machine.store(UB, address_of(row, "dst", item, repeat, lane), element)
+        source, target = (
+            address_of(row, name, item, repeat, np.array(lanes, np.int64)).tolist() for name in ("src0", "dst")
+        )
+        for first, at in zip(source, target, strict=True):
+            machine.store(UB, at, machine.load(UB, first, item))
 
 
 def _offset_lanes(row):

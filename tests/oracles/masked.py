@@ -51,7 +51,7 @@ def repeats_of(row):
 
 
 def address_of(row, name, item, repeat, lane):
-    """Return the first byte of a lane of an operand."""
+    """Return the first byte of a lane of an operand, or of an array of lanes."""
     blk, rep = (int(row[field]) for field in _STRIDES[name])
     block, offset = divmod(lane * item, 32)
     return int(row[name]) + 32 * (repeat * rep + block * blk) + offset
@@ -61,8 +61,8 @@ def touched_lanes(row):
     """Yield (operand, first byte, bytes) of every active lane of every operand."""
     for repeat, lanes in enumerate(repeats_of(row)):
         for name, item in items_of(row).items():
-            for lane in lanes:
-                yield name, address_of(row, name, item, repeat, lane), item
+            for at in address_of(row, name, item, repeat, np.array(lanes, np.int64)).tolist():
+                yield name, at, item
 
 
 def random_mask(rng):

@@ -82,9 +82,8 @@ def run(row, machine, saturate):
     unit, _ = _unit_of(op, item)
     results = []
     for repeat, active, at, length in units_of(row):
-        loaded = {
-            lane: machine.load(UB, address_of(row, "src0", item, repeat, lane), item).view(kind)[0] for lane in active
-        }
+        places = address_of(row, "src0", item, repeat, np.array(active))
+        loaded = dict(zip(active, machine.load_each(UB, places, item).view(kind)[:, 0], strict=True))
         if op in SUMS:
             first = active[0] // unit * unit
             value = _sum([loaded.get(lane, kind(0)) for lane in range(first, first + unit)], saturate)
@@ -107,8 +106,8 @@ def touched(row, out):
     """Note the bytes of a row in a `tests.oracles.footprint.Touched`."""
     item = np.dtype(_KINDS[Data(row["dtype"])]).itemsize
     for repeat, active, at, length in units_of(row):
-        for lane in active:
-            out.read(UB, address_of(row, "src0", item, repeat, lane), item)
+        for start in address_of(row, "src0", item, repeat, np.array(active)).tolist():
+            out.read(UB, start, item)
         out.write(UB, at, length)
 
 

@@ -3,8 +3,8 @@
 All six memories are plain bytes here, L0A, L0B and L0C in the documented fractal orders (zZ, nZ, zN), so nothing of the
 emulator's own layout enters. Written from the instruction descriptions (asc-devkit ``docs/zh/api/SIMD-API``: DataCopy,
 LoadData 2D, 3D and with transpose, InitConstValue, Mmad, Fixpipe, vector instructions, atomics; the fractal formats
-page; the reference scripts of ``load_data_l12l0``), with loops over elements. `carriers` translates the bytes of L0A or
-L0B into what the emulator keeps there.
+page; the reference scripts of ``load_data_l12l0``), with the address of every element. `carriers` translates the bytes
+of L0A or L0B into what the emulator keeps there.
 
 Bytes whose contents the documents leave open (window rows behind the last window, rows behind the slice in the last
 fractal) are marked in ``Machine.open``.
@@ -23,7 +23,7 @@ from tests.oracles import comparisons, conversions, data_moves, int4_casts, redu
 from tests.oracles import mmad as cube
 from tests.oracles.masked import address_of, items_of, reads_result, repeats_of
 from tests.oracles.packing import pack
-from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer, round_values
+from tests.oracles.rounding import BF16, FP16, FP32, round_fraction, round_integer
 from tests.oracles.tables import ELEMENTWISE, MASKED
 
 ITEM = {
@@ -67,9 +67,23 @@ class Machine:
         self.bytes[space][at : at + len(data)] = data
         self.open[space][at : at + len(data)] = False
 
-    def leave_open(self, space, at, count):
-        self._mark(space, at, count)
-        self.open[space][at : at + count] = True
+    def load_each(self, space, places, item):
+        """Return the bytes of elements of ``item`` bytes at ``places``, the last axis of the result."""
+        where = self._bytes_of(space, places, item)
+        self.loaded[space][where] = True
+        return self.bytes[space][where]
+
+    def store_each(self, space, places, data):
+        """Store the rows of ``data`` at ``places``."""
+        where = self._bytes_of(space, places, data.shape[1])
+        self._mark_each(space, where)
+        self.bytes[space][where] = data
+        self.open[space][where] = False
+
+    def leave_each_open(self, space, places, item):
+        where = self._bytes_of(space, places, item)
+        self._mark_each(space, where)
+        self.open[space][where] = True
 
     def _mark(self, space, at, count):
         if at < 0 or at + count > len(self.bytes[space]):
@@ -77,6 +91,17 @@ class Machine:
         wrote = self.wrote[space][at : at + count]
         self.overlaps |= bool(wrote.any())
         wrote[:] = True
+
+    def _bytes_of(self, space, places, item):
+        where = np.add.outer(np.asarray(places, np.int64), np.arange(item))
+        if where.size and (where.min() < 0 or where.max() >= len(self.bytes[space])):
+            raise OutsideMemoryError
+        return where
+
+    def _mark_each(self, space, where):
+        wrote = self.wrote[space]
+        self.overlaps |= bool(wrote[where].any()) or len(np.unique(where)) < where.size
+        wrote[where] = True
 
 
 # Element types ------------------------------------------------------------------------------------------------------
@@ -103,13 +128,12 @@ def encode_float(values, dtype, mode="RINT", saturate=False):
 
 def encode_integer(values, dtype, saturate):
     """Pack integers that may not fit: clamp, or keep the low bits. ``values``: sequence of Python ints."""
-    bits = 8 * ITEM[dtype]
-    low, high = (0, 2**bits - 1) if dtype == Data.UINT8 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    out = []
-    for value in values:
-        if saturate:
-            value = min(max(value, low), high)
-        out.append((value - low) % 2**bits + low)
+    patterns = 2 ** (8 * ITEM[dtype])
+    low, high = (0, patterns - 1) if dtype == Data.UINT8 else (-patterns // 2, patterns // 2 - 1)
+    if saturate:
+        out = [min(max(value, low), high) for value in values]
+    else:
+        out = [(value - low) % patterns + low for value in values]
     return np.array(out, INTEGERS[dtype]).view(np.uint8)
 
 
@@ -117,7 +141,7 @@ def add_elements(a, b, dtype, saturate):
     """Elementwise sum of packed elements, rounded once to nearest even."""
     x, y = decode(a, dtype), decode(b, dtype)
     if dtype in INTEGERS:
-        return encode_integer([int(p) + int(q) for p, q in zip(x, y, strict=True)], dtype, saturate)
+        return encode_integer([p + q for p, q in zip(x.tolist(), y.tolist(), strict=True)], dtype, saturate)
     with np.errstate(all="ignore"):
         if dtype == Data.FP32:
             return (x.astype(np.float32) + y.astype(np.float32)).view(np.uint8)
@@ -127,23 +151,18 @@ def add_elements(a, b, dtype, saturate):
 
 def keep_extremes(a, b, dtype, largest):
     """Elementwise the larger or smaller of packed elements: NaN if one is, -0 below +0."""
-    kept = []
-    for x, y, first, second in zip(
-        decode(a, dtype), decode(b, dtype), a.reshape(-1, ITEM[dtype]), b.reshape(-1, ITEM[dtype]), strict=True
-    ):
-        if x != x or y != y:
-            kept.append(first if x != x else second)
-            continue
-        is_above = (x, not np.signbit(x)) > (y, not np.signbit(y))
-        kept.append(first if is_above == largest else second)
-    return np.concatenate(kept) if kept else a.copy()
+    x, y = decode(a, dtype), decode(b, dtype)
+    is_above = (x > y) | ((x == y) & ~np.signbit(x) & np.signbit(y))
+    takes_first = np.isnan(x) | (~np.isnan(y) & (is_above == largest))
+    item = ITEM[dtype]
+    return np.where(takes_first[:, None], a.reshape(-1, item), b.reshape(-1, item)).ravel()
 
 
 def multiply_elements(a, scalar, dtype, saturate):
     """Elementwise product of packed elements with one element, rounded once to nearest even."""
     x, y = decode(a, dtype), decode(scalar, dtype)[0]
     if dtype in INTEGERS:
-        return encode_integer([int(p) * int(y) for p in x], dtype, saturate)
+        return encode_integer([p * int(y) for p in x.tolist()], dtype, saturate)
     with np.errstate(all="ignore"):
         if dtype == Data.FP32:
             return (x.astype(np.float32) * np.float32(y)).view(np.uint8)
@@ -217,12 +236,22 @@ def _getter(row):
 
 def _put(machine, space, at, data, dtype, mode, saturate):
     """Store packed elements, or what becomes of those that are there, as bits of ``mode`` say."""
-    there = machine.load(space, at, len(data))
+    machine.store(space, at, _combined(machine.load(space, at, len(data)), data, dtype, mode, saturate))
+
+
+def _put_each(machine, space, places, data, dtype, mode, saturate):
+    """`_put` of the rows of ``data``, elements at ``places``."""
+    there = machine.load_each(space, places, data.shape[1])
+    result = _combined(there.ravel(), data.ravel(), dtype, mode, saturate)
+    machine.store_each(space, places, result.reshape(data.shape))
+
+
+def _combined(there, data, dtype, mode, saturate):
     if mode & (Mode.ATOMIC_MAX | Mode.ATOMIC_MIN):
-        data = keep_extremes(there, data, dtype, bool(mode & Mode.ATOMIC_MAX))
-    elif mode & Mode.ATOMIC:
-        data = add_elements(there, data, dtype, saturate)
-    machine.store(space, at, data)
+        return keep_extremes(there, data, dtype, bool(mode & Mode.ATOMIC_MAX))
+    if mode & Mode.ATOMIC:
+        return add_elements(there, data, dtype, saturate)
+    return data
 
 
 def data_copy(row, machine, saturate):
@@ -239,16 +268,16 @@ def nd2nz(row, machine):
     get = _getter(row)
     item = ITEM[Data(get("dtype"))]
     c0 = 32 // item
+    lines, width = get("n_value"), -(-get("d_value") // c0) * c0
+    r, c = np.indices((lines, width)).reshape(2, -1)
     for z in range(get("nd_num")):
-        for r in range(get("n_value")):
-            for c in range(-(-get("d_value") // c0) * c0):
-                target = z * get("dst_nd_stride") + r * get("dst_n_stride") * c0
-                target += c // c0 * get("dst_c0_stride") * c0 + c % c0
-                source = z * get("src_nd_stride") + r * get("src_d_value") + c
-                element = np.zeros(item, np.uint8)
-                if c < get("d_value"):
-                    element = machine.load(Space.GM, get("src0") + source * item, item)
-                machine.store(Space.L1, get("dst") + target * item, element)
+        target = z * get("dst_nd_stride") + r * get("dst_n_stride") * c0
+        target += c // c0 * get("dst_c0_stride") * c0 + c % c0
+        source = z * get("src_nd_stride") + r * get("src_d_value") + c
+        elements = np.zeros((lines * width, item), np.uint8)
+        is_there = c < get("d_value")
+        elements[is_there] = machine.load_each(Space.GM, get("src0") + source[is_there] * item, item)
+        machine.store_each(Space.L1, get("dst") + target * item, elements)
 
 
 def load_2d(row, machine):
@@ -270,13 +299,9 @@ def load_transpose(row, machine):
     for i in range(get("repeat")):
         source = get("src0") + (get("start_index") + i * get("src_stride")) * fractals * FRACTAL
         data = machine.load(Space.L1, source, fractals * FRACTAL).view(kind)
-        square = np.empty((side, side), kind)
-        for r in range(side):
-            for c in range(side):
-                if item == 4:  # two fractals of 16 rows and 8 columns, side by side
-                    square[r, c] = data[c // 8 * 128 + r * 8 + c % 8]
-                else:
-                    square[r, c] = data[r * side + c]
+        r, c = np.indices((side, side))
+        # of four bytes, two fractals of 16 rows and 8 columns lie side by side
+        square = data[c // 8 * 128 + r * 8 + c % 8] if item == 4 else data[r * side + c]
         turned = square.T
         for j in range(fractals):
             if item == 4:
@@ -300,21 +325,27 @@ class _Windows:
         self.ho = (get("l1_h") + get("pad_top") + get("pad_bottom") - kernel_h) // get("stride_h") + 1
         self.wo = (get("l1_w") + get("pad_left") + get("pad_right") - kernel_w) // get("stride_w") + 1
 
-    def element(self, m, k):
-        """Return the bytes of V[m, k], or None behind the last window."""
+    def elements(self, m, k):
+        """Return the bytes of V[m, k] for arrays of m and k, one row for each, and which lie behind the last window."""
         get = self.get
-        if m >= self.ho * self.wo:
-            return None
-        oh, ow = divmod(m, self.wo)
-        tap, lane = divmod(k, self.c0)
-        rest, kw = divmod(tap, get("filter_w"))
-        c1, kh = divmod(rest, get("filter_h"))
+        oh, ow = np.divmod(m, self.wo)
+        tap, lane = np.divmod(k, self.c0)
+        rest, kw = np.divmod(tap, get("filter_w"))
+        c1, kh = np.divmod(rest, get("filter_h"))
         h = oh * get("stride_h") + kh * get("dilation_h") - get("pad_top")
         w = ow * get("stride_w") + kw * get("dilation_w") - get("pad_left")
-        if not (0 <= h < get("l1_h") and 0 <= w < get("l1_w")):
-            return np.zeros(self.item, np.uint8)
+        is_behind = m >= self.ho * self.wo
+        is_read = (h >= 0) & (h < get("l1_h")) & (w >= 0) & (w < get("l1_w")) & ~is_behind
         index = ((c1 * get("l1_h") + h) * get("l1_w") + w) * self.c0 + lane
-        return self.machine.load(Space.L1, get("src0") + index * self.item, self.item)
+        data = np.zeros((len(m), self.item), np.uint8)
+        data[is_read] = self.machine.load_each(Space.L1, get("src0") + index[is_read] * self.item, self.item)
+        return data, is_behind
+
+    def put(self, space, places, m, k):
+        """Store V[m, k] at ``places``; those behind the last window are left open."""
+        data, is_behind = self.elements(m, k)
+        self.machine.leave_each_open(space, places[is_behind], self.item)
+        self.machine.store_each(space, places[~is_behind], data[~is_behind])
 
 
 def load_3d(row, machine):
@@ -331,20 +362,17 @@ def load_3d(row, machine):
     assert transposed or k_ext % c0 == 0
     # In L0B nothing says that a 32-bit fractal wholly behind the slice is written; in L0A it is part of every line.
     points = -(-m_ext // c0) * c0 if space == Space.L0B else m_lines * 16
-    for m in range(points):
-        for k in range(k_ext):
-            if not transposed:  # zZ of [m, k]
-                fractal, line, column = m // 16 * k_columns + k // c0, m % 16, k % c0
-            elif space == Space.L0A:  # zZ of [channel, pixel], pixels padded to 16
-                fractal, line, column = k // 16 * (m_lines * 16 // c0) + m // c0, k % 16, m % c0
-            else:  # nZ of [pixel, channel]
-                fractal, line, column = m // c0 * channel_lines + k // 16, k % 16, m % c0
-            target = at + fractal * FRACTAL + line * 32 + column * item
-            data = windows.element(get("m_start") + m, get("k_start") + k) if m < m_ext else None
-            if data is None:
-                machine.leave_open(space, target, item)
-            else:
-                machine.store(space, target, data)
+    m, k = np.indices((points, k_ext)).reshape(2, -1)
+    if not transposed:  # zZ of [m, k]
+        fractal, line, column = m // 16 * k_columns + k // c0, m % 16, k % c0
+    elif space == Space.L0A:  # zZ of [channel, pixel], pixels padded to 16
+        fractal, line, column = k // 16 * (m_lines * 16 // c0) + m // c0, k % 16, m % c0
+    else:  # nZ of [pixel, channel]
+        fractal, line, column = m // c0 * channel_lines + k // 16, k % 16, m % c0
+    target = at + fractal * FRACTAL + line * 32 + column * item
+    inside = m < m_ext
+    windows.put(space, target[inside], get("m_start") + m[inside], get("k_start") + k[inside])
+    machine.leave_each_open(space, target[~inside], item)
 
 
 def load_3d_v1(row, machine):
@@ -355,18 +383,13 @@ def load_3d_v1(row, machine):
     oh0 = (get("left_top_h") + get("pad_top")) // get("stride_h")
     ow0 = (get("left_top_w") + get("pad_left")) // get("stride_w")
     tap0 = (get("c1_index") * get("filter_h") + get("fetch_filter_h")) * get("filter_w") + get("fetch_filter_w")
+    i, lane = np.indices((16, c0)).reshape(2, -1)
+    line, column = (i, lane) if space == Space.L0A else (lane, i)
     for r in range(get("repeat")):
         first = oh0 * windows.wo + ow0 + (16 * r if get("repeat_mode") == 1 else 0)
         tap = tap0 + (r if get("repeat_mode") == 0 else 0)
-        for i in range(16):
-            for lane in range(c0):
-                line, column = (i, lane) if space == Space.L0A else (lane, i)
-                target = get("dst") + r * get("jump_stride") * FRACTAL + line * 32 + column * item
-                data = windows.element(first + i, tap * c0 + lane)
-                if data is None:
-                    machine.leave_open(space, target, item)
-                else:
-                    machine.store(space, target, data)
+        target = get("dst") + r * get("jump_stride") * FRACTAL + line * 32 + column * item
+        windows.put(space, target, first + i, tap * c0 + lane)
 
 
 def fill(row, machine):
@@ -405,36 +428,30 @@ def mmad(row, machine, saturate, model, hf32):
     k0 = 32 // item
     m1, n1, k1 = -(-m_size // 16), -(-n_size // 16), -(-k_size // k0)
     a_columns = 2 * -(-k_size // 16) if get("mode") & Mode.K_ALIGN else k1
-    a = np.empty((m_size, k_size), np.int64 if is_integer else np.float32)
-    b = np.empty((k_size, n_size), a.dtype)
-    for k in range(k_size):
-        for m in range(m_size):
-            at = ((m // 16 * a_columns + k // k0) * 16 + m % 16) * k0 + k % k0 if m_size > 1 else k
-            a[m, k] = decode(machine.load(Space.L0A, get("src0") + at * item, item), dtype)[0]
-        for n in range(n_size):
-            at = ((k // k0 * n1 + n // 16) * 16 + n % 16) * k0 + k % k0
-            b[k, n] = decode(machine.load(Space.L0B, get("src1") + at * item, item), dtype)[0]
+    kind = np.int64 if is_integer else np.float32
+    m, k = np.indices((m_size, k_size))
+    at = ((m // 16 * a_columns + k // k0) * 16 + m % 16) * k0 + k % k0 if m_size > 1 else k
+    a = decode(machine.load_each(Space.L0A, get("src0") + at * item, item), dtype)[..., 0].astype(kind)
+    k, n = np.indices((k_size, n_size))
+    at = ((k // k0 * n1 + n // 16) * 16 + n % 16) * k0 + k % k0
+    b = decode(machine.load_each(Space.L0B, get("src1") + at * item, item), dtype)[..., 0].astype(kind)
     if get("mode") & Mode.HF32 and not is_integer:
         a, b = (cube.hf32_matrix(x, *hf32) for x in (a, b))
-    where = [
-        [get("dst") + 4 * (((n // 16 * m1 + m // 16) * 16 + m % 16) * 16 + n % 16) for n in range(n_size)]
-        for m in range(m_size)
-    ]
+    m, n = np.indices((m_size, n_size)).reshape(2, -1)
+    where = get("dst") + 4 * (((n // 16 * m1 + m // 16) * 16 + m % 16) * 16 + n % 16)
     old = None
     kind = np.int32 if is_integer else np.float32
     if row["op"] == Op.MMAD_BIAS:
-        bias = [machine.load(Space.BT, get("src2") + 4 * n, 4).view(kind)[0] for n in range(n_size)]
-        old = np.array([bias] * m_size, kind)
+        bias = machine.load(Space.BT, get("src2"), 4 * n_size).view(kind)
+        old = np.array([bias] * m_size)
     elif not get("mode") & Mode.INIT:
-        old = np.array([[machine.load(Space.L0C, at, 4).view(kind)[0] for at in line] for line in where])
+        old = machine.load_each(Space.L0C, where, 4).view(kind).reshape(m_size, n_size)
     if is_integer:  # exact sums, clamped once
         sums = a @ b + (0 if old is None else old.astype(np.int64))
         result = np.clip(sums, -(2**31), 2**31 - 1).astype(np.int32)
     else:
         result = _multiply(a, b, old, saturate, model, hf32, dtype, bool(get("mode") & Mode.HF32))
-    for m in range(m_size):
-        for n in range(n_size):
-            machine.store(Space.L0C, where[m][n], result[m, n : n + 1].view(np.uint8))
+    machine.store_each(Space.L0C, where, np.ascontiguousarray(result).reshape(-1, 1).view(np.uint8))
 
 
 def _multiply(a, b, old, saturate, model, hf32, dtype, is_hf32):
@@ -450,61 +467,49 @@ def _multiply(a, b, old, saturate, model, hf32, dtype, is_hf32):
 
 
 def _leave_cube(data, dtype, saturate):
-    """Convert one L0C element to the type of the destination."""
+    """Convert L0C elements to the type of the destination."""
     if dtype in (Data.FP32, Data.INT32):
         return data
     return encode_float(decode(data, Data.FP32), dtype, saturate=saturate)
 
 
-def _leave_fixpipe(row, data, dtype, saturate, word=None):
-    """Convert one L0C element as Fixpipe does with reluEn and quantPre: quantised, then no less than 0.
+@np.errstate(all="ignore")  # NaN and Inf
+def _leave_fixpipe(row, data, dtype, saturate, words):
+    """Convert L0C elements as Fixpipe does with reluEn and quantPre: quantised, then no less than 0.
 
-    ``word``: that of its column, where each has its own.
+    ``words``: those of their columns, where each has its own, else None.
     """
-    if word is not None:
-        offset = word >> 37 & 0x1FF
-        row = {
-            "op": Op.FIXPIPE_QUANT, "relu": row["relu"], "dtype": row["dtype"], "value": word & 0xFFFFFFFF,
-            "offset": offset - 512 if offset >= 256 else offset,
-        }  # fmt: skip
     if row["op"] == Op.FIXPIPE:
         return _leave_cube(data, dtype, saturate)
-    relu = bool(row["relu"])
-    if row["dtype"] == Data.INT32:
-        return _leave_as_integer(row, int(data.view(np.int32)[0]), dtype, relu, saturate)
-    x = data.view(np.float32)[0]
-    if dtype not in (Data.INT8, Data.UINT8):
-        return _leave_cube(np.zeros(4, np.uint8) if relu and x <= 0 else data, dtype, saturate)
-    if np.isnan(x):
-        return np.zeros(1, np.uint8)
-    scale = _scale_of(row)
-    low, high = (0 if relu or dtype == Data.UINT8 else -128), (127 if dtype == Data.INT8 else 255)
-    if np.isinf(x):
-        y = high if (x > 0) == (scale > 0) else low
-    else:
-        y = round_integer(Fraction(float(x)) * Fraction(float(scale)) + int(row["offset"]), "RINT")
-    return np.array([min(max(y, low), high) % 256], np.uint8)
-
-
-def _scale_of(row):
-    """The scale as it is read: sign, exponent and 10 bits."""
-    return np.uint32(int(row["value"]) % 2**32 >> 13 << 13).view(np.float32)
-
-
-def _leave_as_integer(row, x, dtype, relu, saturate):
-    """Convert an integer sum: as it is, or its product with the scale, to half or 8 bits."""
+    relu, is_sum = bool(row["relu"]), row["dtype"] == Data.INT32
+    x = data.view(np.int32 if is_sum else np.float32)
     if dtype == Data.INT32:
-        return np.array([max(x, 0) if relu else x], np.int32).view(np.uint8)
-    product = x * Fraction(float(_scale_of(row)))
+        return (np.maximum(x, 0) if relu else x).view(np.uint8)
+    if not is_sum and dtype not in (Data.INT8, Data.UINT8):
+        return _leave_cube(np.where(relu & (x <= 0), np.float32(0), x).view(np.uint8), dtype, saturate)
+    if words is None:
+        scale, offset = _scale_of(np.array([int(row["value"]) % 2**32], np.uint64)), int(row["offset"])
+    else:
+        scale, offset = _scale_of(words), (words >> np.uint64(37) & np.uint64(0x1FF)).astype(np.int64)
+        offset = np.where(offset >= 256, offset - 512, offset)
+    # 31 bits, resp. 24, times 11 are exact in double. So is the sum with an offset of 9 bits, or the product is below a
+    # quarter and does not decide.
+    product = x.astype(np.float64) * scale
     if dtype == Data.FP16:
-        product = max(product, 0) if relu else product
-        exact = float(product)
-        assert exact == product  # 31 bits times 11
-        code = int(round_values(np.array([exact]), FP16, "RINT", saturate)[0])
-        return np.array([code | (0x8000 if product < 0 else 0)], np.uint16).view(np.uint8)
+        return pack((np.maximum(product, 0) if relu else product) + 0.0, FP16, "RINT", saturate)  # no -0
     low, high = (0 if relu or dtype == Data.UINT8 else -128), (127 if dtype == Data.INT8 else 255)
-    y = round_integer(product + int(row["offset"]), "RINT")
-    return np.array([min(max(y, low), high) % 256], np.uint8)
+    y = np.clip(np.rint(product + offset), low, high)
+    if not is_sum:
+        y = np.where(np.isinf(x), np.where((x > 0) == (scale > 0), high, low), y)
+        y = np.where(np.isnan(x), 0, y)
+    return (y.astype(np.int64) % 256).astype(np.uint8)
+
+
+def _scale_of(words):
+    """The scales as they are read: sign, exponent and 10 bits."""
+    scales = (words.astype(np.uint32) >> 13 << 13).view(np.float32).astype(np.float64)
+    assert np.isfinite(scales).all()
+    return scales
 
 
 def fixpipe(row, machine, saturate):
@@ -512,28 +517,26 @@ def fixpipe(row, machine, saturate):
     dtype = Data(get("dst_dtype"))
     item = ITEM[dtype]
     row_major, split = bool(get("mode") & Mode.NZ2ND), bool(get("mode") & Mode.CHANNEL_SPLIT)
-    atomic, scales = get("mode"), row["op"] == Op.FIXPIPE_SCALES
     leaving = {name: get(name) for name in ("op", "relu", "dtype", "value", "offset")}
+    m, n = np.indices((get("m_size"), get("n_size"))).reshape(2, -1)
     for z in range(get("nd_num") if row_major else 1):
-        for m in range(get("m_size")):
-            for n in range(get("n_size")):
-                source = (n // 16 * get("src_stride") + m) * 16 + n % 16
-                if row_major:
-                    source += z * get("src_nd_stride") * 256
-                    target = (z * get("dst_nd_stride") + m * get("dst_stride") + n) * item
-                elif item == 1:  # two fractals of 16 columns become one of 32; one that is alone stays
-                    width = 32 if n // 32 < get("n_size") // 32 else 16
-                    target = n // 32 * get("dst_stride") * 32 + m * width + n % 32
-                elif split:
-                    target = n // 8 * get("dst_stride") * 32 + (m * 8 + n % 8) * 4
-                else:
-                    target = n // 16 * get("dst_stride") * 32 + (m * 16 + n % 16) * item
-                word = None
-                if scales:
-                    word = int(machine.load(Space.FB, get("src1") + 8 * n, 8).view(np.uint64)[0])
-                data = machine.load(Space.L0C, get("src0") + 4 * source, 4)
-                data = _leave_fixpipe(leaving, data, dtype, saturate, word)
-                _put(machine, get("dst_space"), get("dst") + target, data, dtype, atomic, saturate)
+        source = (n // 16 * get("src_stride") + m) * 16 + n % 16
+        if row_major:
+            source += z * get("src_nd_stride") * 256
+            target = (z * get("dst_nd_stride") + m * get("dst_stride") + n) * item
+        elif item == 1:  # two fractals of 16 columns become one of 32; one that is alone stays
+            width = np.where(n // 32 < get("n_size") // 32, 32, 16)
+            target = n // 32 * get("dst_stride") * 32 + m * width + n % 32
+        elif split:
+            target = n // 8 * get("dst_stride") * 32 + (m * 8 + n % 8) * 4
+        else:
+            target = n // 16 * get("dst_stride") * 32 + (m * 16 + n % 16) * item
+        words = None
+        if row["op"] == Op.FIXPIPE_SCALES:
+            words = machine.load_each(Space.FB, get("src1") + 8 * n, 8).view(np.uint64).ravel()
+        data = machine.load_each(Space.L0C, get("src0") + 4 * source, 4).ravel()
+        data = _leave_fixpipe(leaving, data, dtype, saturate, words).reshape(-1, item)
+        _put_each(machine, get("dst_space"), get("dst") + target, data, dtype, get("mode"), saturate)
 
 
 def load_bias(row, machine):
@@ -617,32 +620,16 @@ def combine_elements(op, a, b, dtype, saturate):
     x, y = decode(a, dtype), decode(b, dtype)
     if dtype in INTEGERS:
         rule = {Op.ADD: operator.add, Op.SUB: operator.sub, Op.MUL: operator.mul, Op.MAX: max, Op.MIN: min}[op]
-        return encode_integer([rule(int(p), int(q)) for p, q in zip(x, y, strict=True)], dtype, saturate)
+        return encode_integer([rule(p, q) for p, q in zip(x.tolist(), y.tolist(), strict=True)], dtype, saturate)
     with np.errstate(all="ignore"):
         if op in (Op.MAX, Op.MIN):
             results = [_extreme(p, q, op == Op.MAX) for p, q in zip(x.tolist(), y.tolist(), strict=True)]
             return _pack_floats(np.array(results), dtype, saturate)
-        if op == Op.DIV and dtype != Data.FP32:
-            return _divide_exactly(x.tolist(), y.tolist(), dtype, saturate)
         rule = {Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide}[op]
         if dtype == Data.FP32:
             return rule(x.astype(np.float32), y.astype(np.float32)).view(np.uint8)
+        # of 11 bits, quotients are midpoints or 2^-23 of themselves away from one: as sums, they may be rounded twice
         return encode_float(rule(x, y), dtype, saturate=saturate)
-
-
-def _divide_exactly(x, y, dtype, saturate):
-    """Quotients as fractions, rounded once; quotients that are not finite by IEEE 754."""
-    fmt = FORMATS[dtype]
-    out = []
-    for p, q in zip(x, y, strict=True):
-        finite = abs(p) < np.inf and abs(q) < np.inf and q != 0
-        if not finite or p == 0:
-            out.append(encode_float(np.array([np.float64(p) / np.float64(q)]), dtype, saturate=saturate))
-            continue
-        code = round_fraction(Fraction(p) / Fraction(q), fmt, "RINT", saturate)
-        sign = fmt.sign if (p < 0) != (q < 0) else 0
-        out.append(np.array([code | sign], np.uint16).view(np.uint8))
-    return np.concatenate(out) if out else np.zeros(0, np.uint8)
 
 
 def _extreme(p, q, largest):
@@ -723,17 +710,12 @@ def reduce_repeat(row, machine, saturate):
     for r in range(get("repeat")):
         if get("mask") == 0:
             continue
-        leaves = []
-        for i in range(256 // item):
-            if i < get("mask"):
-                block, lane = divmod(i, 32 // item)
-                at = (r * get("src_rep_stride") + block * get("src_blk_stride")) * 32 + lane * item
-                leaves.append(machine.load(Space.UB, get("src0") + at, item))
-            else:
-                leaves.append(np.zeros(item, np.uint8))
+        block, lane = np.divmod(np.arange(min(get("mask"), 256 // item)), 32 // item)
+        at = (r * get("src_rep_stride") + block * get("src_blk_stride")) * 32 + lane * item
+        leaves = np.zeros((256 // item, item), np.uint8)
+        leaves[: len(at)] = machine.load_each(Space.UB, get("src0") + at, item)
         while len(leaves) > 1:
-            pairs = zip(leaves[::2], leaves[1::2], strict=True)
-            leaves = [add_elements(p, q, dtype, saturate) for p, q in pairs]
+            leaves = add_elements(leaves[::2].ravel(), leaves[1::2].ravel(), dtype, saturate).reshape(-1, item)
         machine.store(Space.UB, get("dst") + r * get("dst_rep_stride") * item, leaves[0])
 
 
@@ -744,12 +726,10 @@ def whole_reduce_max(row, machine, saturate):
     dtype = Data(get("dtype"))
     item = ITEM[dtype]
     for r in range(get("repeat") if get("mask") else 0):
-        lanes = []
-        for i in range(get("mask")):
-            block, lane = divmod(i, 32 // item)
-            at = (r * get("src_rep_stride") + block * get("src_blk_stride")) * 32 + lane * item
-            lanes.append(machine.load(Space.UB, get("src0") + at, item))
-        values = decode(np.concatenate(lanes), dtype)
+        block, lane = np.divmod(np.arange(get("mask")), 32 // item)
+        at = (r * get("src_rep_stride") + block * get("src_blk_stride")) * 32 + lane * item
+        lanes = machine.load_each(Space.UB, get("src0") + at, item)
+        values = decode(lanes, dtype).ravel()
         largest = np.max(values)
         at = int(np.argmax(values))
         if largest == 0:
@@ -823,66 +803,67 @@ def masked(row, machine, saturate):
     """Repeat after repeat: the count form on copies of the active lanes, one behind the other."""
     items = items_of(row)
     for repeat, lanes in enumerate(repeats_of(row)):
+        lanes = np.array(lanes, np.int64)
         apart = Machine({Space.UB: np.zeros(4096, np.uint8)})
         plain = {name: row[name] for name in ("dtype", "dst_dtype", "round_mode", "value")}
         plain |= {"op": SPEC_OF_OP[int(row["op"])].general_form_of, "count": len(lanes)}
         reads = ("src0", "src1", "dst" if reads_result(row) else "")
         for number, (name, item) in enumerate(items.items()):
             plain[name] = 1024 * number
-            for at, lane in enumerate(lanes if name in reads else ()):
-                data = machine.load(Space.UB, address_of(row, name, item, repeat, lane), item)
-                apart.bytes[Space.UB][1024 * number + at * item :][:item] = data
+            if name in reads:
+                data = machine.load_each(Space.UB, address_of(row, name, item, repeat, lanes), item)
+                apart.bytes[Space.UB][1024 * number :][: data.size] = data.ravel()
         run(plain, apart, saturate=saturate)
-        for at, lane in enumerate(lanes):
-            first = plain["dst"] + at * items["dst"]
-            element = apart.load(Space.UB, first, items["dst"])
-            machine.store(Space.UB, address_of(row, "dst", items["dst"], repeat, lane), element)
+        result = apart.load(Space.UB, plain["dst"], len(lanes) * items["dst"]).reshape(-1, items["dst"])
+        machine.store_each(Space.UB, address_of(row, "dst", items["dst"], repeat, lanes), result)
+
+
+_PLAIN = {
+    Op.ND2NZ: nd2nz,
+    Op.LOAD_2D: load_2d,
+    Op.LOAD_TRANSPOSE: load_transpose,
+    Op.LOAD_3D: load_3d,
+    Op.LOAD_3D_V1: load_3d_v1,
+    Op.FILL: fill,
+    Op.DUPLICATE: duplicate,
+    Op.SCALAR_COPY: scalar_copy,
+    Op.SCALAR_LOAD: scalar_load,
+    Op.SCALAR_LOOK: scalar_load,
+    Op.SCALAR_STORE: scalar_store,
+    Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
+    Op.TRANS_DATA_BYTES: trans_data_bytes,
+    Op.BRCB: brcb,
+    Op.LOAD_BIAS: load_bias,
+    Op.LOAD_SCALES: load_scales,
+    **data_moves.RUN,
+    **int4_casts.RUN,
+    **comparisons.RUN,
+}
+_CLAMPING = {
+    Op.DATA_COPY: data_copy,
+    Op.FIXPIPE: fixpipe,
+    Op.FIXPIPE_QUANT: fixpipe,
+    Op.FIXPIPE_SCALES: fixpipe,
+    Op.L0C_TO_UB: l0c_to_ub,
+    **dict.fromkeys((Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN), combine),
+    Op.MULS: muls,
+    Op.ADDS: adds,
+    Op.CAST: cast,
+    **dict.fromkeys(conversions.TYPES, conversions.run),
+    Op.DATA_COPY_PAD: data_copy_pad,
+    Op.REDUCE_REPEAT: reduce_repeat,
+    Op.WHOLE_REDUCE_MAX: whole_reduce_max,
+    **dict.fromkeys(reductions.OPS, reductions.run),
+}
 
 
 def run(row, machine, *, saturate=False, model=((16, "exact", "rne"), {"flush": True}), hf32=(12, "even")):
     """Carry out one row (core state already applied to ``mode``); synchronisation and core state do nothing."""
     op = Op(row["op"])
-    plain = {
-        Op.ND2NZ: nd2nz,
-        Op.LOAD_2D: load_2d,
-        Op.LOAD_TRANSPOSE: load_transpose,
-        Op.LOAD_3D: load_3d,
-        Op.LOAD_3D_V1: load_3d_v1,
-        Op.FILL: fill,
-        Op.DUPLICATE: duplicate,
-        Op.SCALAR_COPY: scalar_copy,
-        Op.SCALAR_LOAD: scalar_load,
-        Op.SCALAR_LOOK: scalar_load,
-        Op.SCALAR_STORE: scalar_store,
-        Op.TRANS_DATA_TO_5HD: trans_data_to_5hd,
-        Op.TRANS_DATA_BYTES: trans_data_bytes,
-        Op.BRCB: brcb,
-        Op.LOAD_BIAS: load_bias,
-        Op.LOAD_SCALES: load_scales,
-        **data_moves.RUN,
-        **int4_casts.RUN,
-        **comparisons.RUN,
-    }
-    clamping = {
-        Op.DATA_COPY: data_copy,
-        Op.FIXPIPE: fixpipe,
-        Op.FIXPIPE_QUANT: fixpipe,
-        Op.FIXPIPE_SCALES: fixpipe,
-        Op.L0C_TO_UB: l0c_to_ub,
-        **dict.fromkeys((Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN), combine),
-        Op.MULS: muls,
-        Op.ADDS: adds,
-        Op.CAST: cast,
-        **dict.fromkeys(conversions.TYPES, conversions.run),
-        Op.DATA_COPY_PAD: data_copy_pad,
-        Op.REDUCE_REPEAT: reduce_repeat,
-        Op.WHOLE_REDUCE_MAX: whole_reduce_max,
-        **dict.fromkeys(reductions.OPS, reductions.run),
-    }
-    if op in plain:
-        plain[op](row, machine)
-    elif op in clamping:
-        clamping[op](row, machine, saturate)
+    if op in _PLAIN:
+        _PLAIN[op](row, machine)
+    elif op in _CLAMPING:
+        _CLAMPING[op](row, machine, saturate)
     elif op in (Op.MMAD, Op.MMAD_BIAS):
         mmad(row, machine, saturate, model, hf32)
     elif op in ELEMENTWISE:
