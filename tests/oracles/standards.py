@@ -1,11 +1,12 @@
 """The precision standards a second time, element by element in plain Python: figures, and whether each rule is met.
 
 Written from the documents, with tables of its own. Everything is a Python float (IEEE double), sums are exact
-(``math.fsum``); exponents of two are counted with ``Fraction``.
+(``math.fsum``), products with powers of two as well (``math.ldexp``).
 """
 
 import math
 from fractions import Fraction
+from functools import cache
 
 INF = math.inf
 # format: stored mantissa bits, exponent of the smallest normal number
@@ -21,21 +22,27 @@ EPS = {"fp16": 2.0**-23, "bf16": 2.0**-8, "fp32": 2.0**-52}
 FLOOR = {"fp16": 2.0**-11, "bf16": 2.0**-8, "fp32": 2.0**-14}
 
 
+@cache
 def largest_of(name):
     bits, low = FORMATS[STORED[name]]
     return float((2 - Fraction(1, 2**bits)) * Fraction(2) ** (1 - low))
 
 
+@cache
+def overflow_of(name):
+    """The least value that rounds to infinity."""
+    bits, low = FORMATS[STORED[name]]
+    return largest_of(name) + float(Fraction(2) ** (1 - low) / 2 ** (bits + 1))
+
+
 def golden_in(value, name, overflow):
     """The golden as the format of the result can hold it."""
-    bits, low = FORMATS[STORED[name]]
     most = largest_of(name)
     if overflow == "saturate":
         if math.isnan(value):
             return 0.0
         return math.copysign(most, value) if abs(value) > most else value
-    half = float(Fraction(2) ** (1 - low) / 2 ** (bits + 1))
-    return math.copysign(INF, value) if abs(value) >= most + half else value
+    return math.copysign(INF, value) if abs(value) >= overflow_of(name) else value
 
 
 def same(a, b):
@@ -43,14 +50,14 @@ def same(a, b):
 
 
 def finite(*values):
-    return all(math.isfinite(value) for value in values)
+    return all(map(math.isfinite, values))
 
 
 def ulp_exponent(g, low):
     if g == 0:
         return low
-    value, exponent = abs(Fraction(g)), math.frexp(g)[1] - 1
-    assert Fraction(2) ** exponent <= value < Fraction(2) ** (exponent + 1)
+    exponent = math.frexp(g)[1] - 1
+    assert 1 <= math.ldexp(abs(g), -exponent) < 2
     return max(exponent, low)
 
 
@@ -85,7 +92,7 @@ def mixed(p, _, table=MIXED):
         e = p.error[i]
         matched += e == 0 or (finite(e) and e <= 2.0**atol + 2.0**rtol * abs(p.g[i]))
         if e > limit:
-            ulps = e if e == INF else float(Fraction(e) * Fraction(2) ** (bits - ulp_exponent(p.g[i], low)))
+            ulps = e if e == INF else math.ldexp(e, bits - ulp_exponent(p.g[i], low))
             beyond += not ulps <= 32
     ratio = matched / p.n if p.n else 1.0
     figures = {"matched ratio": ratio, "elements beyond the limit and 32 ULP": beyond}
@@ -255,10 +262,7 @@ def ulp(p, peer):
 
     def ulps(one):
         exponents = [ulp_exponent(g, low) if finite(g) and g else 0 for g in one.g]
-        return [
-            e if e in (0, INF) else float(Fraction(e) * Fraction(2) ** (bits - k))
-            for e, k in zip(one.error, exponents, strict=True)
-        ]
+        return [e if e in (0, INF) else math.ldexp(e, bits - k) for e, k in zip(one.error, exponents, strict=True)]
 
     own, other = ulps(p), ulps(peer)
     shares = [mean([float(u > many) for u in one]) for one in (own, other)]
