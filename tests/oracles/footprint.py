@@ -363,5 +363,6 @@ def touched_bytes(row):
     touched = Touched()
     handler = _HANDLERS.get(Op(row["op"]))
     if handler is not None:
-        handler(row, touched)
+        # NumPy takes ten times as long to look up a field as a dictionary
+        handler({name: row[name].tolist() for name in row.dtype.names}, touched)
     return touched.result()

@@ -339,29 +339,31 @@ def test_footprint_generators_cover_every_opcode():
     assert set(GENERATORS) | NO_MEMORY == {spec.op for spec in OPS}
 
 
-@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: Op(op).name)
-def test_footprint_random_operands_equals_the_elementwise_definition(op):
+@pytest.fixture(scope="module", params=GENERATORS, ids=lambda op: Op(op).name)
+def drawn(request):
+    """Random rows of an instruction and the bytes that each touches by definition."""
+    op = request.param
     rng = np.random.default_rng(int(op))
-    empty = 0
-    for trial in range(150):
-        rows = empty_rows(1)
-        GENERATORS[op](rng, rows)
-        assert rows[0]["op"] == op
-        count = footprint.footprint_at(rows, 0, RUNS)
-        assert count >= 0
-        wanted = touched_bytes(rows[0])
-        empty += not wanted
-        assert footprint.expand(RUNS, count) == wanted, (trial, rows[0])
-    assert empty < 110
-
-
-@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: Op(op).name)
-def test_extent_is_the_hull_of_the_bytes_touched(op):
-    rng = np.random.default_rng(1000 + int(op))
+    found = []
     for _ in range(150):
         rows = empty_rows(1)
         GENERATORS[op](rng, rows)
-        hulls = [*((space, min(found), max(found) + 1) for (space, _), found in touched_bytes(rows[0]).items())]
+        assert rows[0]["op"] == op
+        found.append((rows, touched_bytes(rows[0])))
+    return found
+
+
+def test_footprint_random_operands_equals_the_elementwise_definition(drawn):
+    for trial, (rows, wanted) in enumerate(drawn):
+        count = footprint.footprint_at(rows, 0, RUNS)
+        assert count >= 0
+        assert footprint.expand(RUNS, count) == wanted, (trial, rows[0])
+    assert sum(not wanted for _, wanted in drawn) < 110
+
+
+def test_extent_is_the_hull_of_the_bytes_touched(drawn):
+    for rows, wanted in drawn:
+        hulls = [*((space, min(found), max(found) + 1) for (space, _), found in wanted.items())]
         assert _by_space(extents(rows[0]).values()) == _by_space(hulls)
 
 
@@ -373,12 +375,8 @@ def _by_space(ranges):
     return joined
 
 
-@pytest.mark.parametrize("op", GENERATORS, ids=lambda op: Op(op).name)
-def test_footprint_lists_reads_before_writes(op):
-    rng = np.random.default_rng(100 + int(op))
-    for _ in range(30):
-        rows = empty_rows(1)
-        GENERATORS[op](rng, rows)
+def test_footprint_lists_reads_before_writes(drawn):
+    for rows, _ in drawn:
         count = footprint.footprint_at(rows, 0, RUNS)
         accesses = RUNS[:count, 1].tolist()
         assert accesses == sorted(accesses)
