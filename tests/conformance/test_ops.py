@@ -6,6 +6,7 @@ memories that differ in every byte outside the declared reads, and flips declare
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise, product
 
 import numpy as np
@@ -39,6 +40,7 @@ INSTANCES = 14 if JIT_ENABLED else 5
 FLIPS = 24 if JIT_ENABLED else 4
 
 
+@cache
 def _row_of_each(poison):
     """Rows of every opcode, emitted into a buffer full of ``poison``."""
     builder = ProgramBuilder(A2)
