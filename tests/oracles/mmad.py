@@ -9,11 +9,12 @@ Parts of a model are keywords: ``flush`` (subnormal accumulators and results), `
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
 
-LARGEST = Fraction(2) ** 128 - Fraction(2) ** 104
+LARGEST = 2**128 - 2**104
 LEAST_NORMAL = np.float32(2.0**-126)
 POISON = np.uint32(0x7FBADBAD)  # a signalling NaN
 SENTINEL = np.uint32(0xC2F0CACA)
@@ -23,19 +24,19 @@ def rounded(value, *, toward_zero=False, negative_zero=False):
     """Round a Fraction to float32, to nearest even or toward zero; the sign of an exact zero is given."""
     if value == 0:
         return np.float32(-0.0 if negative_zero else 0.0)
-    size = abs(value)
-    exponent = size.numerator.bit_length() - size.denominator.bit_length()
-    if Fraction(2) ** exponent > size:
+    size, unit = abs(value.numerator), value.denominator
+    exponent = size.bit_length() - unit.bit_length()
+    if unit << max(exponent, 0) > size << max(-exponent, 0):
         exponent -= 1
-    place = Fraction(2) ** max(exponent - 23, -149)
-    count, rest = divmod(size, place)
-    if not toward_zero and (2 * rest > place or (2 * rest == place and count % 2 == 1)):
+    place = max(exponent - 23, -149)
+    unit <<= max(place, 0)
+    count, rest = divmod(size << max(-place, 0), unit)
+    if not toward_zero and (2 * rest > unit or (2 * rest == unit and count % 2 == 1)):
         count += 1
-    size = count * place
-    if size > LARGEST:
-        magnitude = np.float32(LARGEST) if toward_zero else np.float32(np.inf)
+    if count << max(place, 0) <= LARGEST:
+        magnitude = np.float32(math.ldexp(count, place))
     else:
-        magnitude = np.float32(float(size))
+        magnitude = np.float32(LARGEST) if toward_zero else np.float32(np.inf)
     return np.float32(-magnitude if value < 0 else magnitude)
 
 
@@ -79,10 +80,10 @@ def hf32_matrix(values, drop, ties="even"):
 
 def neighbour_tree(values):
     """Sum float32 values level by level: pairs of neighbours, an odd last one moves up unchanged."""
-    level = list(values)
+    level = values
     while len(level) > 1:
-        pairs = [np.float32(level[i] + level[i + 1]) for i in range(0, len(level) - 1, 2)]
-        level = pairs + level[2 * len(pairs) :]
+        even = len(level) // 2 * 2
+        level = np.concatenate([level[:even:2] + level[1:even:2], level[even:]])
     return level[0]
 
 
@@ -95,10 +96,9 @@ def add_toward_zero(a, b):
 
 
 def saturated(value, largest):
-    """An operand or accumulator as saturation mode takes it: Inf becomes ``largest``, NaN zero; the sign stays."""
-    if np.isnan(value):
-        return np.copysign(np.float32(0), value)
-    return np.copysign(np.float32(largest), value) if np.isinf(value) else value
+    """Operands or an accumulator as saturation mode takes them: Inf becomes ``largest``, NaN zero; the sign stays."""
+    kept = np.where(np.isnan(value), np.float32(0), np.where(np.isinf(value), np.float32(largest), value))
+    return np.copysign(kept, value)
 
 
 def settled(value, addends, *, flush, to_max):
@@ -116,7 +116,10 @@ def settled(value, addends, *, flush, to_max):
 
 
 def one_element(row, column, acc, group, inner, rounding, *, flush=False, to_max=False, largest=None):
-    """One element of C: ``acc`` plus the products of a row of A and a column of B, in order."""
+    """One element of C: ``acc`` plus the products of a row of A and a column of B, in order.
+
+    Where ``largest`` is given, row and column are `saturated` already.
+    """
     toward_zero = rounding == "rz"
     if inner == "serial":
         for a, b in zip(row, column, strict=True):
@@ -124,19 +127,19 @@ def one_element(row, column, acc, group, inner, rounding, *, flush=False, to_max
         return acc
     if largest is not None:
         to_max = True
-        row, column = [[saturated(value, largest) for value in values] for values in (row, column)]
     if flush and abs(acc) < LEAST_NORMAL:
         acc = np.copysign(np.float32(0), acc)
     for first in range(0, len(row), group):
-        acc = acc if largest is None else saturated(acc, LARGEST)
-        pairs = list(zip(row[first : first + group], column[first : first + group], strict=True))
+        if largest is not None and not np.isfinite(acc):
+            acc = saturated(acc, LARGEST)
+        some, others = row[first : first + group], column[first : first + group]
         if inner == "exact":
             total = float(acc)
-            for a, b in pairs:
-                total = total + float(a) * float(b)
+            for a, b in zip(some.tolist(), others.tolist(), strict=True):
+                total = total + a * b
             result, addends = to_float32(total, toward_zero=toward_zero), [total]
         else:
-            total = neighbour_tree([np.float32(a * b) for a, b in pairs])
+            total = neighbour_tree(some * others)
             result = add_toward_zero(acc, total) if toward_zero else np.float32(acc + total)
             addends = [acc, total]
         acc = settled(result, addends, flush=flush, to_max=to_max)
@@ -147,6 +150,8 @@ def mmad(a, b, c, group, inner, rounding, **parts):
     """C + A B (``c`` None: zero) in float32: triple loop, one element after the other."""
     m, n = a.shape[0], b.shape[1]
     out = np.zeros((m, n), np.float32) if c is None else c.copy()
+    if parts.get("largest") is not None and inner != "serial":
+        a, b = (saturated(values, parts["largest"]) for values in (a, b))
     with np.errstate(all="ignore"):
         for i in range(m):
             for j in range(n):
