@@ -80,9 +80,8 @@ template <class T> __global__ __aicore__ void reduce(GM_ADDR x, GM_ADDR y, int32
 
 
 @pytest.mark.parametrize(("cpp", "dtype", "index"), [("float", np.float32, np.uint32), ("half", np.float16, np.uint16)])
-def test_each_reduction_is_its_definition(tmp_path, cpp, dtype, index):
-    path = tmp_path / "reduce.cpp"
-    path.write_text(SOURCE)
+def test_each_reduction_is_its_definition(source_file, cpp, dtype, index):
+    path = source_file("reduce.cpp", SOURCE)
     lanes, count = 256 // np.dtype(dtype).itemsize, 900
     # whole numbers whose sums are exact in any order
     x = np.random.default_rng(9).permutation(np.arange(1024) % 37 - 18).astype(dtype)

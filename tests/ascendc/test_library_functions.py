@@ -366,9 +366,8 @@ template <class T> __global__ __aicore__ void powers(GM_ADDR x, GM_ADDR y, int32
 
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 5, 31])
-def test_powers_of_whole_numbers_are_exact_modulo_a_word(tmp_path, exponent):
-    path = tmp_path / "powers.cpp"
-    path.write_text(WHOLE)
+def test_powers_of_whole_numbers_are_exact_modulo_a_word(source_file, exponent):
+    path = source_file("powers.cpp", WHOLE)
     x, y = np.random.default_rng(exponent).integers(-99, 99, 256).astype(np.int32), np.zeros(256, np.int32)
     run = ascendc.compile(path, "powers<int32_t>")(x, y, np.int32(exponent), np.int32(0))
     wanted = [(int(value) ** exponent + 2**31) % 2**32 - 2**31 for value in x[:250]]
@@ -380,9 +379,8 @@ def test_powers_of_whole_numbers_are_exact_modulo_a_word(tmp_path, exponent):
     ("exponent", "which", "words"),
     [(-1, 0, "must have an exponent of 0 or more, not -1"), (2, 1, "is modelled with a number as the exponent")],
 )
-def test_powers_of_whole_numbers_that_are_not_modelled_say_so(tmp_path, exponent, which, words):
-    path = tmp_path / "powers.cpp"
-    path.write_text(WHOLE)
+def test_powers_of_whole_numbers_that_are_not_modelled_say_so(source_file, exponent, which, words):
+    path = source_file("powers.cpp", WHOLE)
     x = np.ones(256, np.int32)
     with pytest.raises(KernelError, match=f"Power of int32_t {words}"):
         ascendc.compile(path, "powers<int32_t>")(x, x.copy(), np.int32(exponent), np.int32(which))

@@ -69,9 +69,8 @@ def test_every_tensor_of_an_output_must_be_written_as_a_whole(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [[np.ones(3, np.float32), 4.0], []])
-def test_other_lists_are_refused(tmp_path, wrong):
-    path = tmp_path / "twice.cpp"
-    path.write_text(LISTS)
+def test_other_lists_are_refused(source_file, wrong):
+    path = source_file("twice.cpp", LISTS)
     with pytest.raises(DTypeError, match="must be an array, a list of arrays, a number, bytes or None"):
         ascendc.compile(path)(wrong, wrong, np.zeros(3, np.int64))
 
@@ -113,9 +112,8 @@ def test_slices_are_copied(tmp_path):
         ("from, 3)", "from, 9)", "1 to 8 dimensions, not 9"),
     ],
 )
-def test_slices_that_do_not_fit_are_refused(tmp_path, old, new, message):
-    path = tmp_path / "slices.cpp"
-    path.write_text(SLICES.replace(old, new))
+def test_slices_that_do_not_fit_are_refused(source_file, old, new, message):
+    path = source_file("slices.cpp", SLICES.replace(old, new))
     with pytest.raises(ascendc.KernelError, match=message):
         ascendc.compile(path)(np.zeros((2, 3, 87), np.float32), np.zeros((4, 60), np.float32))
 
@@ -136,9 +134,8 @@ extern "C" __global__ __aicore__ void padded(GM_ADDR x, GM_ADDR y, bool names) {
 
 
 @pytest.mark.parametrize("names", [False, True])
-def test_copies_pad_by_the_value_that_was_set_unless_they_name_one(tmp_path, names):
-    path = tmp_path / "padded.cpp"
-    path.write_text(PADDED)
+def test_copies_pad_by_the_value_that_was_set_unless_they_name_one(source_file, names):
+    path = source_file("padded.cpp", PADDED)
     x, y = np.arange(20, dtype=np.float16), np.zeros(32, np.float16)
     ascendc.compile(path)(x, y, names)
     assert np.array_equal(y, np.append(x, np.full(12, 3 if names else 1, np.float16)))
@@ -238,9 +235,8 @@ extern "C" __global__ __aicore__ void wide(GM_ADDR x, GM_ADDR y, GM_ADDR bits, b
 
 
 @pytest.mark.parametrize("by_buffer", [False, True])
-def test_products_of_half_are_added_to_float_without_rounding_and_words_are_combined(tmp_path, by_buffer):
-    path = tmp_path / "wide.cpp"
-    path.write_text(WIDE)
+def test_products_of_half_are_added_to_float_without_rounding_and_words_are_combined(source_file, by_buffer):
+    path = source_file("wide.cpp", WIDE)
     rng = np.random.default_rng(6)
     x, y = rng.standard_normal(4000).astype(np.float16), rng.standard_normal(4000).astype(np.float32)
     words = rng.integers(0, 2**16, 512).astype(np.uint16)

@@ -264,9 +264,8 @@ extern "C" __global__ __aicore__ void bytes(GM_ADDR x, GM_ADDR z, int halves, in
 
 @pytest.mark.parametrize("lower", [0, 1])
 @pytest.mark.parametrize("product", ["910b", "310p"])
-def test_halves_of_blocks_of_bytes_are_transposed(tmp_path, product, lower):
-    path = tmp_path / "bytes.cpp"
-    path.write_text(BYTES)
+def test_halves_of_blocks_of_bytes_are_transposed(source_file, product, lower):
+    path = source_file("bytes.cpp", BYTES)
     kernel = ascendc.compile(path, product=product)
     rng = np.random.default_rng(4)
     for halves in range(4):
@@ -479,9 +478,8 @@ __global__ __aicore__ void registers(GM_ADDR x, GM_ADDR bits, GM_ADDR places, GM
 
 
 @pytest.mark.parametrize(("dtype", "cpp"), [(np.float32, "float, uint32_t"), (np.float16, "half, uint16_t")])
-def test_what_is_kept_gathered_and_left_in_registers(tmp_path, dtype, cpp):
-    path = tmp_path / "registers.cpp"
-    path.write_text(REGISTERS)
+def test_what_is_kept_gathered_and_left_in_registers(source_file, dtype, cpp):
+    path = source_file("registers.cpp", REGISTERS)
     rng = np.random.default_rng(4)
     size = np.dtype(dtype).itemsize
     x = rng.permutation(512 // size).astype(dtype) - 50

@@ -332,9 +332,8 @@ template <CubeFormat F, int how> __global__ __aicore__ void alone(GM_ADDR a, GM_
 
 @pytest.mark.parametrize("how", [0, 1])
 @pytest.mark.parametrize(("m", "n"), [(48, 32), (40, 24), (48, 64)])
-def test_a_block_alone_lies_as_wide_as_it_is(tmp_path, how, m, n):
-    path = tmp_path / "alone.cpp"
-    path.write_text(SEQUENTIAL)
+def test_a_block_alone_lies_as_wide_as_it_is(source_file, how, m, n):
+    path = source_file("alone.cpp", SEQUENTIAL)
     tiling = ascendc.matmul_tiling(48, 64, 32, cores=1, base=(48, 64, 32))
     rng = np.random.default_rng(m)
     a, b = (whole_numbers(rng, rows, columns, np.float16) for rows, columns in ((48, 32), (32, 64)))
@@ -386,9 +385,8 @@ __global__ __aicore__ void blocks(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM_ADDR space
 
 
 @pytest.mark.parametrize("layout", ["ND", "NZ"])
-def test_blocks_without_waiting_come_as_they_are(tmp_path, layout):
-    path = tmp_path / "blocks.cpp"
-    path.write_text(BLOCKS)
+def test_blocks_without_waiting_come_as_they_are(source_file, layout):
+    path = source_file("blocks.cpp", BLOCKS)
     m, n, k = 40, 72, 32
     tiling = ascendc.matmul_tiling(m, n, k, cores=1, base=(32, 32, 32))
     rng = np.random.default_rng(1)

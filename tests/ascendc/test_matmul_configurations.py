@@ -330,9 +330,8 @@ __global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR c, int32_t roun
 
 @pytest.mark.parametrize(("m", "n", "k"), [(32, 96, 64), (20, 80, 40), (16, 32, 16)])
 @pytest.mark.parametrize("rounds", [1, 2])
-def test_blocks_may_be_computed_into_a_place_of_l0c(tmp_path, m, n, k, rounds):
-    path = tmp_path / "product.cpp"
-    path.write_text(IN_L0C)
+def test_blocks_may_be_computed_into_a_place_of_l0c(source_file, m, n, k, rounds):
+    path = source_file("product.cpp", IN_L0C)
     kernel = ascendc.compile(path, "product", kind="cube")
     tiling = ascendc.matmul_tiling(m, n, k, base=(32 if m > 16 else 16, 32, 32))
     tiling.baseM = -(-m // 16) * 16

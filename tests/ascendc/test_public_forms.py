@@ -320,9 +320,8 @@ namespace { int unused; }
 
 @pytest.mark.parametrize("condition", ["__NPU_ARCH__ == 3510", "defined(__CCE_AICORE__) && __CCE_AICORE__ == 310"])
 @pytest.mark.parametrize("name", [None, "put", "first::second::put"])
-def test_a_kernel_is_what_is_compiled_of_it_in_its_namespace(tmp_path, condition, name):
-    path = tmp_path / "kernel.cpp"
-    path.write_text(BRANCHES.replace("CONDITION", condition))
+def test_a_kernel_is_what_is_compiled_of_it_in_its_namespace(source_file, condition, name):
+    path = source_file("kernel.cpp", BRANCHES.replace("CONDITION", condition))
     x = np.zeros(8, np.int32)
     kernel = ascendc.compile(path, name)
     kernel(x)
@@ -424,10 +423,9 @@ template <int scratch, bool queues> __global__ __aicore__ void scratches(GM_ADDR
 
 
 @pytest.mark.parametrize(("scratch", "queues"), [(10, False), (7, True)])
-def test_scratch_that_no_queue_hands_over_holds_no_event(tmp_path, scratch, queues):
+def test_scratch_that_no_queue_hands_over_holds_no_event(source_file, scratch, queues):
     """Eight events of a kind there are; scratch that goes through EnQue holds one as any other block does."""
-    path = tmp_path / "scratches.cpp"
-    path.write_text(SCRATCH)
+    path = source_file("scratches.cpp", SCRATCH)
     x, y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
     run = ascendc.compile(path, kernel=f"scratches<{scratch}, {str(queues).lower()}>")(x, y, outputs=[1])
     assert np.array_equal(y, (x + scratch) * 2)

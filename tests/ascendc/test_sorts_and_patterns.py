@@ -132,9 +132,8 @@ template <class T> __global__ __aicore__ void suspended(GM_ADDR x, GM_ADDR y, GM
 @pytest.mark.parametrize(
     ("lengths", "valid"), [((32, 32, 32, 32), 15), ((5, 32, 7, 32), 15), ((32, 20, 0, 0), 3), ((32, 9, 32, 0), 7)]
 )
-def test_merging_is_suspended_when_a_list_ends(tmp_path, dtype, name, lengths, valid):
-    path = tmp_path / "suspended.cpp"
-    path.write_text(SUSPENDED)
+def test_merging_is_suspended_when_a_list_ends(source_file, dtype, name, lengths, valid):
+    path = source_file("suspended.cpp", SUSPENDED)
     rng = np.random.default_rng(sum(lengths))
     pairs = np.zeros((128, 8), np.uint8)
     scores = -np.sort(-rng.integers(-20, 20, (4, 32)).astype(dtype))
@@ -200,9 +199,8 @@ extern "C" __global__ __aicore__ void merge(GM_ADDR x, GM_ADDR y, GM_ADDR z, int
     ("first", "second", "others", "taken"),
     [(100, 1, 32, (32, 0)), (1, 100, 32, (0, 32)), (50, 50, 1, (1, 1)), (1, 100, 1, (0, 1)), (50, 50, 32, (32, 31))],
 )
-def test_a_merge_that_stops_before_it_takes_anything_of_a_list(tmp_path, first, second, others, taken):
-    path = tmp_path / "merge.cpp"
-    path.write_text(STOPPED)
+def test_a_merge_that_stops_before_it_takes_anything_of_a_list(source_file, first, second, others, taken):
+    path = source_file("merge.cpp", STOPPED)
     x, y, z = np.zeros((64, 2), np.float32), np.zeros((64, 2), np.float32), np.zeros(8, np.int32)
     x[:32, 0], x[32:, 0] = first + np.arange(32, 0, -1), second + np.arange(32, 0, -1)
     x[:, 1] = np.arange(64)

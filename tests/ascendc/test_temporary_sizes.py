@@ -107,9 +107,8 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("cpp", "dtype"), [("float", np.float32), ("half", np.float16)])
-def test_the_least_size_is_enough_and_the_most_is_all_that_helps(told, tmp_path, cpp, dtype):
-    path = tmp_path / "apply.cpp"
-    path.write_text(KERNEL.replace("CALLS", " ".join(f"TRY({name})" for name in FUNCTIONS)))
+def test_the_least_size_is_enough_and_the_most_is_all_that_helps(told, source_file, cpp, dtype):
+    path = source_file("apply.cpp", KERNEL.replace("CALLS", " ".join(f"TRY({name})" for name in FUNCTIONS)))
     kernel = ascendc.compile(path, f"apply<{cpp}>")
     sizes, tiling = told
     tiling = tiling.astype(np.uint32)
