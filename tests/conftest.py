@@ -8,3 +8,17 @@ import os
 os.environ.pop("COLUMNS", None)
 # Times of launches are kept from run to run, also those of a model that a test has changed.
 os.environ["NPU_SIM_KEEP_TIMES"] = "0"
+
+_FIRST = "differential/test_semantics_without_jit.py"
+"""Minutes in one test, and nothing that is compiled: beside it the other workers compile what all need."""
+
+
+def pytest_configure(config):
+    """Let workers take modules in the order they have here, not those of few tests last, of which some are long."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items):
+    """Put what takes longest first."""
+    items.sort(key=lambda item: not item.path.as_posix().endswith(_FIRST))
