@@ -1106,14 +1106,20 @@ def differences(emulated, machine, row, l0):
 
 def candidates(op, seed, count):
     """Return ``count`` random instances of an opcode, and assert that `verify` takes them all as legal."""
+    return [*drawn(op, seed, count, at_once=count)]
+
+
+def drawn(op, seed, count, at_once=20):
+    """Yield the instances of `candidates`, drawn and verified only as far as they are asked for."""
     rng = np.random.default_rng([seed, op])
-    instances = [GENERATORS[op](rng) for _ in range(count)]
-    for product in (A2, UNIFIED, TRAINING):
-        rows = [instance.rows for instance in instances if instance.builder.product is product]
-        if rows:
-            found = [str(violation) for violation in verify(np.concatenate(rows), product)]
-            assert found == []
-    return instances
+    for first in range(0, count, at_once):
+        instances = [GENERATORS[op](rng) for _ in range(min(at_once, count - first))]
+        for product in (A2, UNIFIED, TRAINING):
+            rows = [instance.rows for instance in instances if instance.builder.product is product]
+            if rows:
+                found = [str(violation) for violation in verify(np.concatenate(rows), product)]
+                assert found == []
+        yield from instances
 
 
 def one_of_each(builder):
