@@ -370,6 +370,9 @@ def weight_chunks(layout: WeightLayout, item_bytes: int, direction: WeightDirect
         least = min(layout.cin1_g, ceil_div(product.vector_core_count, rows))
         for count in range(least, layout.cin1_g + 1):
             channels = ceil_div(layout.cin1_g, count) * c0
+            if min(channels, total) * taps > room:
+                # so long is the first line without what fills its blocks
+                continue
             if (longest := _longest_line(layout, channels, block)) <= room:
                 return WeightChunks(channels=channels, taps=taps, own=False, line_elems=longest)
     some = room // c0 // block * block
