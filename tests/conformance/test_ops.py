@@ -36,8 +36,8 @@ HEAD = ("op", "pipe", "site", "tile", "mode")
 IMPLIED = ("tensor", "dst_space", "src0_space", "src1_space")
 """Fields an emitter may write although the table does not list them as operands."""
 RUNS = footprint.empty_runs()
-INSTANCES = 14 if JIT_ENABLED else 2
-FLIPS = 24 if JIT_ENABLED else 4
+INSTANCES = 14 if JIT_ENABLED else 5
+FLIPS = 24 if JIT_ENABLED else 1
 
 
 @cache
