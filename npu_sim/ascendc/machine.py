@@ -225,17 +225,20 @@ class Cores:
 
     @property
     def cuts(self) -> list[Violation]:
-        """What is wrong with copies that do not move all that they were asked to."""
+        """What is wrong with copies that do not move all that they were asked to, and divisions by zero."""
         control = self._process.control
         return [
             Violation(
-                kind=Kind.FIELD_RANGE,
+                kind=Kind.FIELD_RANGE if cut.unit else Kind.DIVISION_BY_ZERO,
                 row=-1,
                 tile=-1,
                 core=int(cut.core),
                 site=int(cut.site),
                 detail=f"DataCopy count must be whole blocks of {cut.unit} bytes, not {cut.count} elements of "
-                f"{cut.item}: the last {cut.count * cut.item % cut.unit} bytes are not moved",
+                f"{cut.item}: the last {cut.count * cut.item % cut.unit} bytes are not moved"
+                if cut.unit
+                else "Behind this row the scalar unit divides by zero: the quotient is taken to be 0, the remainder "
+                "the dividend",
             )
             for cut in control.cuts[: control.cut_count]
         ]

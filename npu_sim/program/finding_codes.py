@@ -122,6 +122,10 @@ CODES: dict[Kind, Code] = {
         "warning", "synccheck", "State of the core stays on behind the kernel", "call SetAtomicNone or SetHF32Mode(0)"
     ),
     Kind.CAPACITY: Code("error", "memcheck", "Leaves the memory of a core", "make the tile smaller"),
+    Kind.DIVISION_BY_ZERO: Code(
+        "warning", "rules", "Divides a whole number by zero", "see that no result depends on it, or divide only where"
+        " there is something to divide by",
+    ),
     Kind.FIELD_RANGE: Code(
         "error", "rules", "An operand breaks a rule", "keep to the rule; what is too long takes several instructions"
     ),

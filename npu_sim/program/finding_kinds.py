@@ -43,5 +43,6 @@ class Kind(Enum):
     STATE_LEFT = "StateLeft"
     CAPACITY = "Capacity"
     FIELD_RANGE = "FieldRange"
+    DIVISION_BY_ZERO = "DivisionByZero"
     UNSUPPORTED = "Unsupported"
     UNDEFINED = "UndefinedOnHardware"

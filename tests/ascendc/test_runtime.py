@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import numpy as np
 import pytest
 
@@ -351,3 +353,38 @@ def test_a_program_of_another_version_is_not_run(tmp_path, monkeypatch):
     monkeypatch.setattr("npu_sim.ascendc.process.layout_number", lambda: 1)
     with pytest.raises(KernelError, match="must be compiled with this version of npu_sim, as by npu-sim cc"):
         kernel(x)
+
+
+DIVIDES = """
+#include "kernel_operator.h"
+template <class T> __aicore__ void divide(GM_ADDR x, GM_ADDR y) {
+  volatile T a = ((__gm__ T*)x)[0], b = ((__gm__ T*)x)[1];
+  T c = b;
+  ((__gm__ T*)y)[0] = a / b;
+  ((__gm__ T*)y)[1] = a % b;
+  ((__gm__ T*)y)[2] = a / c + 3;
+}
+extern "C" __global__ __aicore__ void divides(GM_ADDR x, GM_ADDR y, int32_t which) {
+  AscendC::PipeBarrier<PIPE_ALL>();  // 11
+  if (which == 0) divide<int32_t>(x, y);
+  if (which == 1) divide<uint32_t>(x, y);
+  if (which == 2) divide<int64_t>(x, y);
+  if (which == 3) divide<uint64_t>(x, y);
+}
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors divide by zero in silence")
+@pytest.mark.parametrize(("which", "dtype"), list(enumerate((np.int32, np.uint32, np.int64, np.uint64))))
+def test_a_scalar_division_by_zero_is_a_warning_and_ends_nothing(tmp_path, which, dtype):
+    path = tmp_path / "divides.cpp"
+    path.write_text(DIVIDES)
+    kernel = ascendc.compile(path, kind="vector")
+    y = np.ones(3, dtype)
+    run = kernel(np.array([7, 0], dtype), y, which)
+    assert y.tolist() == [0, 7, 3]
+    [found] = run.findings
+    assert (found.severity, found.line.line) == ("warning", 11)
+    assert "divides by zero" in str(found)
+    assert not kernel(np.array([7, 2], dtype), y, which).findings
+    assert y.tolist() == [3, 1, 6]
