@@ -1,4 +1,4 @@
-"""Full specialisations of member templates inside their class, made such as every compiler takes.
+"""What classes of the user declare, made such as every compiler takes: mostly full specialisations of members.
 
 The vendor's compiler, as clang, takes ``template <> void operator()<AIC>(...)`` among the members of a class; g++ does
 not. Each becomes a template of its own that is there for its arguments only, and the one it specialises is there for
@@ -18,6 +18,7 @@ _SPECIALISED = re.compile(r"\btemplate\s*<\s*>")
 _NAME = re.compile(r"(operator\s*\(\s*\)|\b[A-Za-z_]\w*)\s*<")
 _TEMPLATE = re.compile(r"\btemplate\s*<(?!\s*>)")
 _CLASS_HEAD = re.compile(r"\b(?:class|struct)\b[^;{}()]*$")
+_DEFAULTED = re.compile(r"\b(\w+)\s*\(\s*\)\s*=\s*default\s*;")
 _CLASS = re.compile(r"\s*(?:struct|class)\b")
 _SAME = "npusim_Same"
 _PARAMETER = re.compile(r"\s*(typename|class|[\w:]+(?:\s+[\w:]+)*)\s+(\w+)\s*(?:=.*)?", re.DOTALL)
@@ -48,6 +49,27 @@ def without_member_specialisations(text: str) -> str:
     for begin, end, words in sorted(edits, reverse=True):
         lines = "\n" * text.count("\n", begin, end)
         text = text[:begin] + words + lines + text[end:]
+    return text
+
+
+def without_default_constructors(text: str) -> str:
+    """Return a text of the user without ``X() = default;`` of structs without other constructors, lines unmoved.
+
+    As C++20, which some constants need, g++ takes no list of members for such a struct; without it, it does.
+    """
+    code = without_text(text)
+    edits = []
+    for one in _DEFAULTED.finditer(code):
+        start = _opening(code, one.start())
+        head = _CLASS_HEAD.search(code, max(start - 2000, 0), max(start, 0))
+        if head is None or not re.search(rf"\b{one[1]}\b", head[0]):
+            continue
+        others = re.findall(rf"(?<![~\w.:]){one[1]}\s*\(", code[start : _closing(code, start, "{", "}")])
+        if len(others) == 1:
+            edits.append((one.start(), one.end(), one[1]))
+    for begin, end, name in reversed(edits):
+        lines = "\n" * text.count("\n", begin, end)
+        text = f"{text[:begin]}void npusim_no_constructor_of_{name}() {{}}{lines}{text[end:]}"
     return text
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from npu_sim.ascendc.branches import without_dead_branches
-from npu_sim.ascendc.member_specialisations import without_member_specialisations
+from npu_sim.ascendc.member_specialisations import without_default_constructors, without_member_specialisations
 from npu_sim.ascendc.operator_types import with_numbers
 from npu_sim.ascendc.source import Source, without_attributes, without_text
 from npu_sim.ascendc.tiling_structs import project_folder
@@ -127,7 +127,7 @@ def hosts_beside(source: Source, headers: Iterable[Path]) -> list[Path]:
 
 def plain(text: str) -> str:
     """Return a text of the user as any compiler takes it, lines unmoved."""
-    return without_member_specialisations(without_attributes(with_numbers(text)))
+    return without_default_constructors(without_member_specialisations(without_attributes(with_numbers(text))))
 
 
 def copied(headers: Mapping[Path, str], folder: Path) -> bool:

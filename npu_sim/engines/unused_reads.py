@@ -172,8 +172,8 @@ def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool
     count = int(footprint_at(rows, violation.row, runs))
     reads = [_Box(*box) for box in runs[: max(count, 0)].tolist() if box[0] == Space.L1]
     unwritten = violation.start + np.flatnonzero(_unwritten(violation, rows) & _taken(violation, reads))
-    if sum(box.length * box.repeats for box in reads) <= len(unwritten):  # a load was meant to load something
-        return False
+    # a load was meant to load something, if it is not of lines that fill a product's tile up
+    is_whole, are_multiplied = sum(box.length * box.repeats for box in reads) <= len(unwritten), False
     reached = _reached(rows[violation.row : violation.row + 1].copy(), unwritten, product)[space]
     sums, are_stored = np.zeros(product.core.l0c_bytes, np.bool_), False
     for at in range(violation.row + 1, min(len(rows), violation.row + 1 + _ROWS)):
@@ -188,15 +188,17 @@ def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool
         lines = _lines_of(row, reached, space) if space in read else _NONE
         if lines is None:
             return False
+        are_multiplied |= len(lines) > 0
         adds = any(box.space == Space.L0C and box.access == READ for box in boxes)
         for box in boxes:
             if box.access != READ and not (adds and box.space == Space.L0C):
                 box.clear(held[box.space])
         sums[_sums_of(row, lines, space)] = True
         if not reached.any() and not sums.any():
-            return True
+            return are_multiplied or not is_whole
     # sums of which nobody reads any were meant for something
-    return len(rows) <= violation.row + 1 + _ROWS and (are_stored or not sums.any())
+    has_ended = len(rows) <= violation.row + 1 + _ROWS
+    return has_ended and (are_stored or not sums.any()) and (are_multiplied or not is_whole)
 
 
 _NONE = np.zeros(0, np.int64)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
-from npu_sim.ascendc.member_specialisations import without_member_specialisations
+from npu_sim.ascendc.member_specialisations import without_default_constructors, without_member_specialisations
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()
@@ -123,3 +123,18 @@ def test_a_pipe_has_all_four_parts_of_the_fixpipe_buffer(tmp_path):
     [found] = kernel.check(7168 + 32).findings
     assert found.line.line == 8
     assert "Capacity" in str(found)
+
+
+def test_structs_with_a_default_constructor_take_lists_of_their_members():
+    made = without_default_constructors(
+        "struct A {\n  A() = default;\n  int x, y;\n};\n"
+        "struct B { B() = default; B(int); int x; };\n"
+        "class C { public:\n  inline\n  C()\n = default ;\n  ~C() {} int x = 0; };\n"
+        "struct D { A a; void f() { A() ; } };\nA::A() = default;\n"
+    )
+    assert made == (
+        "struct A {\n  void npusim_no_constructor_of_A() {}\n  int x, y;\n};\n"
+        "struct B { B() = default; B(int); int x; };\n"
+        "class C { public:\n  inline\n  void npusim_no_constructor_of_C() {}\n\n  ~C() {} int x = 0; };\n"
+        "struct D { A a; void f() { A() ; } };\nA::A() = default;\n"
+    )

@@ -27,7 +27,7 @@ def _fractals(builder, at, lines_of_each):
             )  # fmt: skip
 
 
-def _kinds(m, n, k, steps, stored):
+def _kinds(m, n, k, steps, stored, *, apart=False):
     """Return the findings of unwritten bytes of products of tiles, and the sums as matrices with NaN for such bytes.
 
     Parameters
@@ -38,6 +38,8 @@ def _kinds(m, n, k, steps, stored):
         For each, how many lines of A and of B are written, and whether it begins anew.
     stored : (int, int)
         Rows and columns that the Fixpipe stores.
+    apart : bool
+        Each line of fractals of A is a load of its own.
     """
     m1, n1, k1 = -(-m // 16), -(-n // 16), -(-k // 16)
     builder, gm = ProgramBuilder(CHIP), GlobalMemory()
@@ -50,7 +52,9 @@ def _kinds(m, n, k, steps, stored):
         _fractals(builder, OF_B + b, [columns - 16 * j for _ in range(k1) for j in range(n1)])
         builder.join(Pipe.MTE2, Pipe.MTE1, 0)
         loads = {"start_index": 0, "src_stride": 1, "dst_gap": 0, "mode": 0, "dtype": Data.FP16, "src_space": Space.L1}
-        builder.load_2d(dst_space=Space.L0A, dst=a, src=a, repeat=m1 * k1, **loads)
+        for i in range(m1) if apart else (0,):
+            place = a + 512 * k1 * i
+            builder.load_2d(dst_space=Space.L0A, dst=place, src=place, repeat=k1 * (1 if apart else m1), **loads)
         builder.load_2d(dst_space=Space.L0B, dst=b, src=OF_B + b, repeat=k1 * n1, **loads)
         builder.join(Pipe.MTE1, Pipe.M, 0)
         builder.mmad(dst=0, src_a=a, src_b=b, dtype=Data.FP16, m=m, n=n, k=k, mode=Mode.INIT if begins else 0)
@@ -77,6 +81,15 @@ NOTE, ERROR = Kind.READ_UNUSED, Kind.READ_UNINITIALISED
 def test_lines_behind_the_last_are_a_note(written, stored, kind):
     found, _ = _kinds(32, 32, 32, [(*written, True)], stored)
     assert found == [kind]
+
+
+def test_loads_that_only_fill_a_tile_up_are_a_note():
+    # of 48 lines 20 are written: the second load takes some of them, the third none
+    assert _kinds(48, 16, 32, [(20, 16, True)], (20, 16), apart=True)[0] == [NOTE, NOTE]
+    assert _kinds(48, 16, 32, [(20, 16, True)], (32, 16), apart=True)[0] == [ERROR, NOTE]
+    assert _kinds(48, 16, 32, [(20, 16, True)], (33, 16), apart=True)[0] == [ERROR, ERROR]
+    # what no product takes was meant for something
+    assert _kinds(16, 16, 32, [(0, 16, True)], (16, 16), apart=True)[0] == [ERROR]
 
 
 def test_sums_live_until_a_product_begins_anew():
