@@ -25,9 +25,11 @@ template <class T> void convert() {
     third *= y;
     T whole = -int(7);
     whole -= T(2.0);
-    float back[4] = {float(y), float(twice), float(third), y < T(1.5f) ? float(-y) : whole / T(4)};
+    T steps = T((y + T(0.1f)) * T(1.5f) - y / T(3));
+    float back[6] = {float(y), float(twice), float(third), y < T(1.5f) ? float(-y) : float(whole / T(4)), float(steps),
+                     y * 0.3f};
     fwrite(&y, 2, 1, stdout);
-    fwrite(back, 4, 4, stdout);
+    fwrite(back, 4, 6, stdout);
   }
 }
 int main(int count, char** words) { count > 1 ? convert<op::bfloat16>() : convert<op::fp16_t>(); }
@@ -58,13 +60,18 @@ def _floats():
 def test_conversions_and_arithmetic(program, words, dtype):
     x = _floats()
     said = subprocess.run([program, *words], input=x.tobytes(), capture_output=True, check=True).stdout
-    found = np.frombuffer(said, np.dtype([("bits", "u2"), ("back", "f4", 4)]))
+    found = np.frombuffer(said, np.dtype([("bits", "u2"), ("back", "f4", 6)]))
     with np.errstate(all="ignore"):
         y = x.astype(dtype)
         back = y.astype(np.float32)
         twice, third = (back + back).astype(dtype).astype("f4"), (np.float32(3) * back).astype(dtype).astype("f4")
         last = np.where(back < 1.5, -back, np.float32(-9 / 4))
+        # of two halves each step is one, of others it is a float until it is stored
+        own = dtype if dtype == np.float16 else np.float32
+        tenth, half_more, three = (np.float32(dtype(number)).astype(own) for number in (0.1, 1.5, 3))
+        steps = (y.astype(own) + tenth) * half_more - y.astype(own) / three
+        steps, mixed = steps.astype(dtype).astype("f4"), back * np.float32(0.3)
     known = ~np.isnan(x)
     assert (found["bits"][known] == y.view(np.uint16)[known]).all()
-    for number, expected in enumerate((back, twice, third, last)):
+    for number, expected in enumerate((back, twice, third, last, steps, mixed)):
         np.testing.assert_array_equal(found["back"][:, number], expected)

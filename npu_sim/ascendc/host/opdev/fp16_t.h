@@ -1,4 +1,4 @@
-// Half precision for host code: an element and its conversions, rounded to nearest even. Arithmetic is that of float.
+// Half precision for host code: an element and its conversions, rounded to nearest even. What two of them give is one, too.
 #ifndef NPUSIM_OPDEV_FP16_T_H
 #define NPUSIM_OPDEV_FP16_T_H
 #include <cstdint>
@@ -26,6 +26,19 @@ struct fp16_t {
     fp16_t &operator-=(fp16_t other) { return *this = float(*this) - float(other); }
     fp16_t &operator*=(fp16_t other) { return *this = float(*this) * float(other); }
     fp16_t &operator/=(fp16_t other) { return *this = float(*this) / float(other); }
+    // Templates, so that one and a float are floats.
+    template <class T, class = std::enable_if_t<std::is_same_v<T, fp16_t>>> fp16_t operator+(const T &other) const {
+        return fp16_t(*this) += other;
+    }
+    template <class T, class = std::enable_if_t<std::is_same_v<T, fp16_t>>> fp16_t operator-(const T &other) const {
+        return fp16_t(*this) -= other;
+    }
+    template <class T, class = std::enable_if_t<std::is_same_v<T, fp16_t>>> fp16_t operator*(const T &other) const {
+        return fp16_t(*this) *= other;
+    }
+    template <class T, class = std::enable_if_t<std::is_same_v<T, fp16_t>>> fp16_t operator/(const T &other) const {
+        return fp16_t(*this) /= other;
+    }
 
 private:
     void set(_Float16 number) { memcpy(&val, &number, sizeof val); }

@@ -44,6 +44,14 @@ template <class T> struct DataCopyPadExtParams {
   DataCopyPadExtParams(bool pad, uint8_t left, uint8_t right, T value)
       : isPad(pad), leftPadding(left), rightPadding(right), paddingValue(value) {}
 };
+template <> struct DataCopyPadExtParams<int4b_t> {
+  bool isPad = false;
+  uint8_t leftPadding = 0, rightPadding = 0;
+  int4b_t paddingValue{};
+  DataCopyPadExtParams() = default;
+  DataCopyPadExtParams(bool pad, uint8_t left, uint8_t right, int value)
+      : isPad(pad), leftPadding(left), rightPadding(right), paddingValue{uint8_t(value & 15)} {}
+};
 
 struct Nd2NzParams {
   uint16_t ndNum = 0, nValue = 0, dValue = 0;
