@@ -53,37 +53,33 @@ class Place:
         return Path(os.path.realpath("/proc/self/exe"))
 
 
+def laid_out(cube: bytes, vector: bytes, loader: bytes) -> Path:
+    """Return the program that loads two libraries, of which a program carries all three, in files unless it is kept."""
+
+    def make(place: Path) -> None:
+        for name, library in (("cube", cube), ("vector", vector)):
+            (place / f"{name}.so").write_bytes(library)
+        (place / "kernel").write_bytes(loader)
+        (place / "kernel").chmod(0o700)
+
+    digest = hashlib.sha256(b"".join((cube, vector, loader))).hexdigest()[:32]
+    return kept_program(programs_directory() / digest, make)
+
+
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """A kernel with other code for Cube and for vector cores, each a library that the program carries.
+    """A kernel with other code for Cube and for vector cores.
 
     Attributes
     ----------
     key : str
-        Its name in both.
-    cube, vector : bytes
-        The libraries.
-    loader : bytes
-        The program that loads them.
+        Its name in both libraries.
+    program : Path
+        What loads them.
     """
 
     key: str
-    cube: bytes
-    vector: bytes
-    loader: bytes
-
-    @property
-    def program(self) -> Path:
-        """The loader beside its libraries, laid out now unless it is kept."""
-
-        def make(place: Path) -> None:
-            for name, library in (("cube", self.cube), ("vector", self.vector)):
-                (place / f"{name}.so").write_bytes(library)
-            (place / "kernel").write_bytes(self.loader)
-            (place / "kernel").chmod(0o700)
-
-        digest = hashlib.sha256(b"".join((self.cube, self.vector, self.loader))).hexdigest()[:32]
-        return kept_program(programs_directory() / digest, make)
+    program: Path
 
 
 class LinkedKernel(SourceKernel):

@@ -37,8 +37,8 @@ _NO_BLOCKS = "template <class K> void npusim::run_blocks(K kernel) { __builtin_t
 """Behind a source that has no device code: nothing that it launches can run."""
 _NAMED = re.compile(r"\bAscendC::")
 _SIDES: tuple[Kind, ...] = ("cube", "vector")
-SHARED = ("-fPIC", "-shared", "-fno-gnu-unique", "-Wl,-z,lazy")
-"""How a library is compiled: what is inline in two of them is there twice, what host code calls need not be there."""
+_SHARED = ("-fPIC", "-shared", "-Wl,-z,lazy")
+"""How a library is compiled: what its host code calls need not be there."""
 _STUBBED = re.compile(r"\bACLRT_LAUNCH_KERNEL\s*\(\s*(\w+)\s*\)|\baclrtlaunch_(\w+)")
 _ADDRESS = re.compile(r"\bGM_ADDR\b|\b__gm__\s+(?:const\s+)?[\w:]+(?:<[^<>]*>)?\s*\*|\b\w+\s*\*")
 """Parameters that the generated headers of a launch by name take as ``void*``."""
@@ -159,7 +159,7 @@ class ProgramSources:
             return ("-O1", "-w", *(f"-D{one}" for one in (*arch, *defines)), *include)
 
         sides = {
-            library: (*options("NPUSIM_SIDE=1", *side_defines(self.product, kind)), *SHARED, str(made))
+            library: (*options("NPUSIM_SIDE=1", *side_defines(self.product, kind)), *_SHARED, str(made))
             for kind, library in libraries.items()
         }
         defines = ["NPUSIM_SIDE=0", *side_defines(self.product, "vector")] if has_sides else []

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from npu_sim.ascendc.build import sides_program
+from npu_sim.ascendc.prefix import is_gxx
 from npu_sim.ascendc.program import ProgramSources
 from npu_sim.compilers import CompilationError, Compiler
 from npu_sim.products import Product
@@ -69,7 +70,7 @@ class Program:
                 if unit.sides:
                     shutil.copy(sides_program(compiler, self.product.npu_arch), sources.loader)
                 for library, asked in unit.sides.items():
-                    side = [*asked[:-1], *sdk.cflags, *_compiled(options), asked[-1]]
+                    side = [*asked[:-1], *_apart(compiler), *sdk.cflags, *_compiled(options), asked[-1]]
                     said.append(_run(compiler, standards, [*side, "-o", str(library)], word, place))
                 own = [*unit.options[:-1], *sdk.cflags, *_compiled(options), "-c", unit.options[-1]]
                 said.append(_run(compiler, standards, [*own, "-o", made], word, place))
@@ -94,6 +95,11 @@ def _run(compiler: Compiler, standards: list[str], words: Sequence[str], what: s
             del standards[0]
             return _run(compiler, standards, words, what, place)
         raise CompilationError(str(error).replace(f"{place}/", "")) from None
+
+
+def _apart(compiler: Compiler) -> list[str]:
+    """Return the option by which what is inline in two libraries is there twice, as it is with other compilers."""
+    return ["-fno-gnu-unique"] if is_gxx(compiler) else []
 
 
 def _joined(options: Sequence[str]) -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from npu_sim.ascendc.arguments import Pointer, PointerList, PointerStruct
 from npu_sim.ascendc.build import CORE_KIND
-from npu_sim.ascendc.linked import LinkedKernel, Place, Sides
+from npu_sim.ascendc.linked import LinkedKernel, Place, Sides, laid_out
 from npu_sim.ascendc.source import Kind
 from ops.acl.words import memory_at
 
@@ -25,12 +26,15 @@ def kernel_of(record: Any) -> LinkedKernel:
     parameters = record.parameters.decode().split(",") if record.parameters else []
     sides = None
     if record.key is not None:
-        files = (
-            ctypes.string_at(getattr(record, name), getattr(record, f"{name}_bytes"))
-            for name in ("cube", "vector", "loader")
-        )
-        sides = Sides(record.key.decode(), *files)
+        parts = ((getattr(record, name), getattr(record, f"{name}_bytes")) for name in ("cube", "vector", "loader"))
+        sides = Sides(record.key.decode(), _laid_out(*parts))
     return LinkedKernel(record.name.decode(), place, _KINDS[record.kind], record.vectors, parameters, sides)
+
+
+@lru_cache(maxsize=64)
+def _laid_out(*parts: tuple[int, int]) -> Path:
+    """Return `laid_out` of parts of the program, by address and size: they stay where they are."""
+    return laid_out(*(ctypes.string_at(*part) for part in parts))
 
 
 def arguments_of(words: Sequence[int]) -> list[Any]:
