@@ -128,7 +128,18 @@ def run_hazards(
     def rows_of(launch: int, core: int) -> np.ndarray:
         return join_rows([source(launch, phase, core) for phase in range(sequence[launch].phase_count)])
 
-    found = as_notes(checker.violations(source), rows_of, product, lambda launch: sequence[launch].core_count)
+    def start_of(number: int, core: int, row: int) -> int:
+        """Return the first row of the phase that a row is in, where a phase finds nothing of the one before."""
+        launch, start = sequence[number], 0
+        for phase in range(0 if launch.keeps_cores else launch.phase_count - 1):
+            end = start + len(source(number, phase, core))
+            if row < end:
+                break
+            start = end
+        return start
+
+    cores_of = [launch.core_count for launch in sequence]
+    found = as_notes(checker.violations(source), rows_of, product, cores_of.__getitem__, start_of)
     if outputs is None:
         births = checker.shadow.births
         filled = [tensor.index for tensor in gm.tensors if tensor.is_output and births[tensor.index]]

@@ -62,6 +62,7 @@ def as_notes(
     rows_of: Callable[[int, int], np.ndarray],
     product: Product,
     cores_of: Callable[[int], int] = lambda launch: 0,
+    start_of: Callable[[int, int, int], int] = lambda launch, core, row: 0,
 ) -> list[Violation]:
     """Return findings, those of uninitialised bytes that no Mmad or Fixpipe uses, or no offset need name, as notes.
 
@@ -73,6 +74,8 @@ def as_notes(
     product : Product
     cores_of : callable
         From launch to its number of cores, 0 where only those of findings have any.
+    start_of : callable
+        From launch, core and row to the first row whose writes to the core's buffers it may find there.
     """
     result: list[Violation] = []
     looked = compared = 0
@@ -92,7 +95,8 @@ def as_notes(
                 violation = replace(violation, kind=Kind.WRITES_THE_SAME, detail=text)
         elif violation.kind in _UNUSED and violation.space is Space.L1 and looked < _FINDINGS:
             looked += 1
-            if _is_unused(violation, rows(violation.launch, violation.core), product):
+            start = start_of(violation.launch, violation.core, violation.row)
+            if _is_unused(violation, rows(violation.launch, violation.core), start, product):
                 text = f"{violation.detail}, and which no Mmad or Fixpipe uses"
                 violation = replace(violation, kind=Kind.READ_UNUSED, detail=text)
         result.append(violation)
@@ -161,7 +165,7 @@ def _is_left_to_offsets(violation: Violation, row: np.void) -> bool:
     return offsets < first or offsets >= last  # a source that holds its own offsets is not told apart
 
 
-def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool:
+def _is_unused(violation: Violation, rows: np.ndarray, start: int, product: Product) -> bool:
     row, space = rows[violation.row], int(rows["dst_space"][violation.row])
     instruction = SPEC_OF_OP.get(int(row["op"]))
     if instruction is None or space not in (*_L0, *_TABLES) or (space, Space.L1) not in instruction.routes:
@@ -171,7 +175,7 @@ def _is_unused(violation: Violation, rows: np.ndarray, product: Product) -> bool
     runs = empty_runs()
     count = int(footprint_at(rows, violation.row, runs))
     reads = [_Box(*box) for box in runs[: max(count, 0)].tolist() if box[0] == Space.L1]
-    unwritten = violation.start + np.flatnonzero(_unwritten(violation, rows) & _taken(violation, reads))
+    unwritten = violation.start + np.flatnonzero(_unwritten(violation, rows, start) & _taken(violation, reads))
     # a load was meant to load something, if it is not of lines that fill a product's tile up
     is_whole, are_multiplied = sum(box.length * box.repeats for box in reads) <= len(unwritten), False
     reached = _reached(rows[violation.row : violation.row + 1].copy(), unwritten, product)[space]
@@ -268,17 +272,17 @@ def _sums_of(row: np.void, lines: npt.NDArray[np.int64], space: int) -> npt.NDAr
     return (each[..., None] + np.arange(_SUM_BYTES)).reshape(-1)
 
 
-def _unwritten(violation: Violation, rows: np.ndarray) -> npt.NDArray[np.bool_]:
+def _unwritten(violation: Violation, rows: np.ndarray, start: int) -> npt.NDArray[np.bool_]:
     """Return which bytes of a finding are meant: it spans pieces, between which other rows may have written."""
     meant = np.ones(violation.length, np.bool_)
     runs = empty_runs()
-    between = rows[violation.other_row + 1 : violation.row]
+    between = rows[max(violation.other_row + 1, start) : violation.row]
     for at in np.flatnonzero(between["dst_space"] == Space.L1):
         count = int(footprint_at(between, int(at), runs))
-        for space, access, start, length, repeats, step in runs[: max(count, 0)].tolist():
+        for space, access, begin, length, repeats, step in runs[: max(count, 0)].tolist():
             if space != Space.L1 or access == READ:
                 continue
-            for first in start - violation.start + step * np.arange(repeats):
+            for first in begin - violation.start + step * np.arange(repeats):
                 meant[max(first, 0) : max(first + length, 0)] = False
     return meant
 
