@@ -7,7 +7,7 @@ row left in the same place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,8 @@ _ROWS = 512
 """Rows in front of a store that are looked at."""
 _BYTES = 1 << 16
 """Of a finding."""
+_PIECES = 1 << 12
+"""That rows before a store write, in all."""
 _UNKNOWN = -1
 _SETTERS = (Op.SET_ATOMIC, Op.SET_ATOMIC_MAX, Op.SET_ATOMIC_MIN)
 _STORES = (Op.DATA_COPY, Op.DATA_COPY_PAD)
@@ -66,11 +68,15 @@ def _origins(rows: np.ndarray, at: int, start: int, length: int) -> _Origins:
     places = np.full(length, _UNKNOWN, np.int64)
     places[left[inside] - start] = taken[inside]
     open_ = places != _UNKNOWN
-    runs = empty_runs()
+    runs, room = empty_runs(), _PIECES
     for before in range(at - 1, max(at - 1 - _ROWS, -1), -1):
         if not open_.any():
             break
-        for first, last in _written(rows, before, runs):
+        pieces = _written(rows, before, runs, int(places[open_].min()), int(places[open_].max()) + 1)
+        room -= len(pieces)
+        if room < 0:  # what is left open has come from anywhere
+            break
+        for first, last in pieces:
             mine = open_ & (places >= first) & (places < last)
             if mine.any():
                 origins[mine] = _origin(rows, before, places[mine])
@@ -96,10 +102,17 @@ def _bytes_of(rows: np.ndarray, at: int, space: Space) -> npt.NDArray[np.int64]:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-def _written(rows: np.ndarray, at: int, runs: np.ndarray) -> Iterator[tuple[int, int]]:
+def _written(rows: np.ndarray, at: int, runs: np.ndarray, low: int, high: int) -> list[tuple[int, int]]:
+    """Return the pieces of UB that a row writes, as far as they meet bytes from ``low`` to before ``high``."""
+    pieces = []
     for space, access, start, length, repeats, step in runs[: max(int(footprint_at(rows, at, runs)), 0)].tolist():
-        if space == Space.UB and access != READ:
-            yield from ((start + step * i, start + step * i + length) for i in range(repeats))
+        if space != Space.UB or access == READ:
+            continue
+        first, last = 0, repeats if step else 1
+        if step > 0:
+            first, last = max((low - start - length) // step + 1, 0), min((high - 1 - start) // step + 1, repeats)
+        pieces += [(start + step * i, start + step * i + length) for i in range(first, min(last, first + _PIECES + 1))]
+    return pieces
 
 
 def _origin(rows: np.ndarray, at: int, places: _Origins) -> _Origins:

@@ -80,6 +80,7 @@ def as_notes(
     result: list[Violation] = []
     looked = compared = 0
     rows = lru_cache(maxsize=4)(rows_of)  # findings of a core stand together
+    writes = lru_cache(maxsize=4)(lambda launch, core: _writes_to_l1(rows(launch, core)))
     for violation in found:
         if violation.left_out:  # of those that are not there nothing is known
             result.append(violation)
@@ -96,7 +97,7 @@ def as_notes(
         elif violation.kind in _UNUSED and violation.space is Space.L1 and looked < _FINDINGS:
             looked += 1
             start = start_of(violation.launch, violation.core, violation.row)
-            if _is_unused(violation, rows(violation.launch, violation.core), start, product):
+            if _is_unused(violation, rows(violation.launch, violation.core), start, writes, product):
                 text = f"{violation.detail}, and which no Mmad or Fixpipe uses"
                 violation = replace(violation, kind=Kind.READ_UNUSED, detail=text)
         result.append(violation)
@@ -165,7 +166,13 @@ def _is_left_to_offsets(violation: Violation, row: np.void) -> bool:
     return offsets < first or offsets >= last  # a source that holds its own offsets is not told apart
 
 
-def _is_unused(violation: Violation, rows: np.ndarray, start: int, product: Product) -> bool:
+def _is_unused(
+    violation: Violation,
+    rows: np.ndarray,
+    start: int,
+    writes: Callable[[int, int], npt.NDArray[np.int64]],
+    product: Product,
+) -> bool:
     row, space = rows[violation.row], int(rows["dst_space"][violation.row])
     instruction = SPEC_OF_OP.get(int(row["op"]))
     if instruction is None or space not in (*_L0, *_TABLES) or (space, Space.L1) not in instruction.routes:
@@ -175,7 +182,12 @@ def _is_unused(violation: Violation, rows: np.ndarray, start: int, product: Prod
     runs = empty_runs()
     count = int(footprint_at(rows, violation.row, runs))
     reads = [_Box(*box) for box in runs[: max(count, 0)].tolist() if box[0] == Space.L1]
-    unwritten = violation.start + np.flatnonzero(_unwritten(violation, rows, start) & _taken(violation, reads))
+    # a finding spans pieces, between which other rows may have written
+    before = writes(violation.launch, violation.core)
+    before = before[(before[:, 0] >= max(violation.other_row + 1, start)) & (before[:, 0] < violation.row), 1:]
+    taken = np.array([box[2:] for box in reads], np.int64).reshape(-1, 4)
+    place = violation.start, violation.length
+    unwritten = violation.start + np.flatnonzero(_covered(*place, taken) & ~_covered(*place, before))
     # a load was meant to load something, if it is not of lines that fill a product's tile up
     is_whole, are_multiplied = sum(box.length * box.repeats for box in reads) <= len(unwritten), False
     reached = _reached(rows[violation.row : violation.row + 1].copy(), unwritten, product)[space]
@@ -233,13 +245,25 @@ class _Box(NamedTuple):
             part[:] = False
 
 
-def _taken(violation: Violation, boxes: Iterable[_Box]) -> npt.NDArray[np.bool_]:
-    """Return which bytes of a finding are in boxes."""
-    taken = np.zeros(violation.length, np.bool_)
-    for box in boxes:
-        for first in box.start - violation.start + box.step * np.arange(box.repeats):
-            taken[max(first, 0) : max(first + box.length, 0)] = True
-    return taken
+def _writes_to_l1(rows: np.ndarray) -> npt.NDArray[np.int64]:
+    """Return what rows write to L1, int64[n, 5]: the row, where its bytes begin, how many, how often, how far apart."""
+    runs, found = empty_runs(), []
+    for at in np.flatnonzero(rows["dst_space"] == Space.L1).tolist():
+        count = int(footprint_at(rows, at, runs))
+        found += [(at, *box[2:]) for box in runs[: max(count, 0)].tolist() if box[0] == Space.L1 and box[1] != READ]
+    return np.array(found, np.int64).reshape(-1, 5)
+
+
+def _covered(start: int, length: int, boxes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which bytes of a range lie in boxes, int64[n, 4]: begin, bytes, repeats and step."""
+    ends = np.zeros(length + 1, np.int64)
+    last = boxes[:, 0] + (boxes[:, 2] - 1) * boxes[:, 3]
+    meets = (np.minimum(boxes[:, 0], last) < start + length) & (np.maximum(boxes[:, 0], last) + boxes[:, 1] > start)
+    for begin, size, repeats, step in boxes[meets].tolist():
+        first = begin - start + step * np.arange(repeats if step else 1)
+        np.add.at(ends, first.clip(0, length), 1)
+        np.add.at(ends, (first + size).clip(0, length), -1)
+    return ends[:length].cumsum() > 0
 
 
 def _lines_of(row: np.void, reached: npt.NDArray[np.bool_], space: int) -> npt.NDArray[np.int64] | None:
@@ -270,21 +294,6 @@ def _sums_of(row: np.void, lines: npt.NDArray[np.int64], space: int) -> npt.NDAr
     first = int(row["dst"]) + columns // _SIDE * block + columns % _SIDE * _SUM_BYTES
     each = rows[:, None] * (_SIDE * _SUM_BYTES) + first
     return (each[..., None] + np.arange(_SUM_BYTES)).reshape(-1)
-
-
-def _unwritten(violation: Violation, rows: np.ndarray, start: int) -> npt.NDArray[np.bool_]:
-    """Return which bytes of a finding are meant: it spans pieces, between which other rows may have written."""
-    meant = np.ones(violation.length, np.bool_)
-    runs = empty_runs()
-    between = rows[max(violation.other_row + 1, start) : violation.row]
-    for at in np.flatnonzero(between["dst_space"] == Space.L1):
-        count = int(footprint_at(between, int(at), runs))
-        for space, access, begin, length, repeats, step in runs[: max(count, 0)].tolist():
-            if space != Space.L1 or access == READ:
-                continue
-            for first in begin - violation.start + step * np.arange(repeats):
-                meant[max(first, 0) : max(first + length, 0)] = False
-    return meant
 
 
 def _reached(row: np.ndarray, unwritten: npt.NDArray[np.int64], product: Product) -> dict[int, npt.NDArray[np.bool_]]:
