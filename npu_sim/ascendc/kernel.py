@@ -202,19 +202,8 @@ class SourceKernel:
         CompilationError, MissingExtraError
             See `build`.
         """
-        run = self._run(
-            arguments,
-            blocks,
-            tiling,
-            tiling_key,
-            product,
-            outputs,
-            workspace,
-            accumulation,
-            auto_sync,
-            silence,
-            computes=True,
-        )
+        call = blocks, tiling, tiling_key, product, outputs, workspace
+        run = self._run(arguments, *call, accumulation, auto_sync, silence, computes=True)
         if run.refused:
             raise ProgramError(run.refused)
         if run.stopped_by is not None:
@@ -238,19 +227,8 @@ class SourceKernel:
 
         Behind an instruction that cannot be carried out nothing is computed any more.
         """
-        return self._run(
-            arguments,
-            blocks,
-            tiling,
-            tiling_key,
-            product,
-            outputs,
-            workspace,
-            accumulation,
-            auto_sync,
-            silence,
-            computes=True,
-        )
+        call = blocks, tiling, tiling_key, product, outputs, workspace
+        return self._run(arguments, *call, accumulation, auto_sync, silence, computes=True)
 
     def record(
         self,
@@ -268,9 +246,8 @@ class SourceKernel:
 
         A kernel that looks at what it computed (GetValue of UB) cannot be recorded so.
         """
-        run = self._run(
-            arguments, blocks, tiling, tiling_key, product, outputs, workspace, None, auto_sync, silence, computes=False
-        )
+        call = blocks, tiling, tiling_key, product, outputs, workspace
+        run = self._run(arguments, *call, None, auto_sync, silence, computes=False)
         if run.stopped_by is not None:
             raise run.stopped_by
         return run

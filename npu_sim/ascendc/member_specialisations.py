@@ -18,7 +18,7 @@ _SPECIALISED = re.compile(r"\btemplate\s*<\s*>")
 _NAME = re.compile(r"(operator\s*\(\s*\)|\b[A-Za-z_]\w*)\s*<")
 _TEMPLATE = re.compile(r"\btemplate\s*<(?!\s*>)")
 _CLASS_HEAD = re.compile(r"\b(?:class|struct)\b[^;{}()]*$")
-_DEFAULTED = re.compile(r"\b(\w+)\s*\(\s*\)\s*=\s*default\s*;")
+_DEFAULTED = re.compile(r"(?<!explicit )\b(\w+)\s*\(\s*\)\s*=\s*default\s*;")
 _CLASS = re.compile(r"\s*(?:struct|class)\b")
 _SAME = "npusim_Same"
 _PARAMETER = re.compile(r"\s*(typename|class|[\w:]+(?:\s+[\w:]+)*)\s+(\w+)\s*(?:=.*)?", re.DOTALL)

@@ -129,12 +129,14 @@ def test_structs_with_a_default_constructor_take_lists_of_their_members():
     made = without_default_constructors(
         "struct A {\n  A() = default;\n  int x, y;\n};\n"
         "struct B { B() = default; B(int); int x; };\n"
+        "struct E { explicit E() = default; int x; };\n"
         "class C { public:\n  inline\n  C()\n = default ;\n  ~C() {} int x = 0; };\n"
         "struct D { A a; void f() { A() ; } };\nA::A() = default;\n"
     )
     assert made == (
         "struct A {\n  void npusim_no_constructor_of_A() {}\n  int x, y;\n};\n"
         "struct B { B() = default; B(int); int x; };\n"
+        "struct E { explicit E() = default; int x; };\n"
         "class C { public:\n  inline\n  void npusim_no_constructor_of_C() {}\n\n  ~C() {} int x = 0; };\n"
         "struct D { A a; void f() { A() ; } };\nA::A() = default;\n"
     )
