@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+
+# A command in a process that has loaded matplotlib starts no other to draw (tests/unit/test_painter.py does).
+with contextlib.suppress(ImportError):
+    import matplotlib.figure  # noqa: F401
 
 # The command line's tables are as wide as COLUMNS says; the tests expect those of a pipe.
 os.environ.pop("COLUMNS", None)

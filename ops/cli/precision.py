@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -19,9 +20,10 @@ from ops.cli.attribution_table import print_attribution
 from ops.cli.effort import YesOption, announce
 from ops.cli.html_page import html_path
 from ops.cli.output import console, note, note_compilation, note_hints, print_prose
+from ops.cli.painter import Painter
 from ops.cli.precision_figures import figures
 from ops.cli.precision_html import render
-from ops.cli.precision_picture import SUFFIXES, draw, require_matplotlib
+from ops.cli.precision_picture import SUFFIXES, require_matplotlib
 from ops.cli.precision_source import read_layers
 from ops.cli.precision_summary import print_summary
 from ops.cli.precision_table import print_details
@@ -255,37 +257,41 @@ def precision_command(
     for name in options.products:
         get_product(name)
     note_hints(options.products)
-    capture = read_layers(file, generate, seed, default_shapes=default_shapes)
-    note_compilation()
-    # Imported here: they load the compiler, which the help does not need.
-    from ops.studies.attribution import attribute, runs_of
-    from ops.studies.effort import precision_effort
-    from ops.studies.precision import study
+    # it loads what it draws with while this process computes
+    with nullcontext() if picture_file is None else Painter(picture_file.suffix.lower()) as painter:
+        capture = read_layers(file, generate, seed, default_shapes=default_shapes)
+        note_compilation()
+        # Imported here: they load the compiler, which the help does not need.
+        from ops.studies.attribution import attribute, runs_of
+        from ops.studies.effort import precision_effort
+        from ops.studies.precision import study
 
-    runs = 1 + (runs_of(spread) if attribution else 0)
-    announce(precision_effort(capture, options, runs), yes=yes)
-    try:
-        with progress_bar(shown=not no_progress) as progress:
-            report = study(capture, options, progress=progress, results=kept, jobs=jobs, scheduler=scheduler)
-        if attribution:
+        runs = 1 + (runs_of(spread) if attribution else 0)
+        announce(precision_effort(capture, options, runs), yes=yes)
+        try:
             with progress_bar(shown=not no_progress) as progress:
-                causes = attribute(
-                    capture, options, spread=spread, progress=progress, results=kept, jobs=jobs, scheduler=scheduler
-                )
-            report = replace(report, attribution=causes)
-    except KeyboardInterrupt:
-        note(_kept_words(kept))
-        raise
+                report = study(capture, options, progress=progress, results=kept, jobs=jobs, scheduler=scheduler)
+            if attribution:
+                with progress_bar(shown=not no_progress) as progress:
+                    causes = attribute(
+                        capture, options, spread=spread, progress=progress, results=kept, jobs=jobs, scheduler=scheduler
+                    )
+                report = replace(report, attribution=causes)
+        except KeyboardInterrupt:
+            note(_kept_words(kept))
+            raise
+        drawn = painter.draw(report) if painter is not None and report.computed else None
     contents: dict[Path, bytes] = {path: WRITERS[path.suffix.lower()](report) for path in tables}
     json_text = report.to_json() + "\n"
     if json_file is not None:
         contents[json_file] = json_text.encode()
     if html_file is not None:
         contents[html_file] = render(report)
-    if picture_file is not None and not report.computed:
-        note("no picture: every combination is refused")
-    elif picture_file is not None:
-        contents[picture_file] = draw(report, picture_file.suffix.lower())
+    if picture_file is not None:
+        if drawn is None:
+            note("no picture: every combination is refused")
+        else:
+            contents[picture_file] = drawn
     pictures = figures(report) if charts_folder is not None else {}
     write_files(contents)
     if charts_folder is not None:
