@@ -117,7 +117,7 @@ class CostParams:
     fix_atomic_fp32_millibytes_per_cycle : int
         Fixpipe to GM that adds float32.
     fix_row_floor_cycles, fix_narrow_row_bytes : int
-        Row-major Fixpipe: least time of a row narrower than this many bytes.
+        Row-major Fixpipe to rows with gaps: least time of one narrower than this many bytes.
     fix_misaligned_block_cycles : int
         Row-major Fixpipe to rows whose pitch is not a multiple of 32 bytes: time of 32 bytes of a row.
     fix_to_l1_start_cycles, fix_to_l1_elements_per_cycle, fix_latency_cycles : int
@@ -148,7 +148,7 @@ class CostParams:
         is read, prologue and epilogue.
     kernel_start_cycles, vector_start_cycles : int
         Time between the starts of two cores of a kernel of the kinds "kernel" and "vector".
-    {kernel,matmul,vector_product,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
+    {kernel,matmul,tiled_matmul,vector_product,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
         What the model leaves open beside its parameters, by kind of kernel (`Launch.error_kind`): half the width of the
         logarithm of a time in which four of five measured kernels lie.
     phase_barrier_cycles, cross_core_cycles : int
@@ -277,6 +277,7 @@ class CostParams:
     reduce_sum_fixed_cycles: int
     kernel_model_error_permille: int
     matmul_model_error_permille: int
+    tiled_matmul_model_error_permille: int
     vector_product_model_error_permille: int
     cast_model_error_permille: int
     vector_model_error_permille: int

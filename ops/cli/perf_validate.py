@@ -148,8 +148,9 @@ def _legend(report: ValidationReport) -> Iterator[str]:
     )
     yield (
         "median, p90: ratio of the larger to the smaller time. n: rows that parameters were fitted to; held, with *: "
-        "those that were held back. bias: median of predicted over measured; inside: measured times between low and "
-        "high; width: median of high over low; base: the baseline peak + constant. The last five are of all rows."
+        "those that were held back. tiled: with the kernel's own tiling, which else is searched. bias: median of "
+        "predicted over measured; inside: measured times between low and high; width: median of high over low; base: "
+        "the baseline peak + constant. The last five are of all rows."
     )
 
 

@@ -17,7 +17,7 @@ from ops.common.records import kernel_launch, record, tensor_fields
 from ops.common.status import NO_KERNEL
 from ops.matmul import kernel_matmul
 from ops.matmul.kernel_matmul_operands import SITES
-from ops.matmul.tiling import ORIGIN_OURS, MatmulShape, MatmulTiling, check_tiling
+from ops.matmul.tiling import ORIGIN_GIVEN, ORIGIN_OURS, MatmulShape, MatmulTiling, check_tiling
 from ops.matmul.tiling_search import reuse_bytes, rows_outside, search_tiling
 
 _FIELDS = (
@@ -29,6 +29,7 @@ _FIELDS = (
 )  # fmt: skip
 MATMUL_PARAMS = np.dtype([(name, "i8") for name in _FIELDS])
 """What `kernel_matmul.matmul` reads: extents in elements, addresses and sizes in bytes."""
+_ERROR_KINDS: dict[str, ErrorKind] = {ORIGIN_OURS: "matmul", ORIGIN_GIVEN: "tiled_matmul"}
 
 
 def matmul_launches(
@@ -100,8 +101,7 @@ def matmul_launches(
         "cores": tiling.cores, "step_rows": _step_rows(tiling, shape, out.item_bytes, not core.is_split),
     }  # fmt: skip
     params = record(MATMUL_PARAMS, values)
-    error_kind: ErrorKind | None = "matmul" if tiling.origin == ORIGIN_OURS else None
-    facts = {"error_kind": error_kind, "reuse_bytes": reuse_bytes(tiling, shape, item)}
+    facts = {"error_kind": _ERROR_KINDS.get(tiling.origin), "reuse_bytes": reuse_bytes(tiling, shape, item)}
     launch = kernel_launch("MatMulV2", kernel_matmul.matmul, params, gm, SITES, **facts)
     # ASSUMED: the library reserves for this kernel what it reserves for the others
     return Kernel(launches=(launch,), private_bytes=SYSTEM_WORKSPACE_BYTES, tiling=tiling)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from npu_sim.arguments import ints
 from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.products import CoreSpec, Product
@@ -67,6 +65,8 @@ class MatmulTiling:
         All of K of a base block of B stays in L0B.
     cores_batch, cores_n, cores_m : int
         Cores along each axis.
+    most_a1, most_b1, most_l0, most_l0c : int
+        Buffers that there may be of A and of B in L1, of both in L0, and of the result: 1, or 2 where they fit.
     origin : str
         Whose tiling it is.
     """
@@ -82,6 +82,10 @@ class MatmulTiling:
     cores_batch: int = 1
     cores_n: int = 1
     cores_m: int = 1
+    most_a1: int = 2
+    most_b1: int = 2
+    most_l0: int = 2
+    most_l0c: int = 2
     origin: str = ORIGIN_OURS
 
     @property
@@ -105,7 +109,7 @@ class MatmulBuffers:
 def buffers_of(tiling: MatmulTiling, shape: MatmulShape, item: int, core: CoreSpec) -> MatmulBuffers | None:
     """Return the buffers of ``tiling`` for operands of ``item`` bytes: two where they fit, None if one does not.
 
-    What is read once needs one. ASSUMED of CANN's tuning records, which do not say where there are two.
+    What is read once needs one. ASSUMED of tuning records that do not say where there are two.
     """
     t = tiling
     a1_bytes = align_up(t.blocks_a * t.base_m, CUBE) * align_up(min(t.k_a, shape.k), CUBE) * item
@@ -124,10 +128,10 @@ def buffers_of(tiling: MatmulTiling, shape: MatmulShape, item: int, core: CoreSp
     if not fitting or l0a_bytes > core.l0a_bytes or l0b_bytes > core.l0b_bytes or l0c_bytes > core.l0c_bytes:
         return None
     return MatmulBuffers(
-        a1=fitting[0][0],
-        b1=fitting[0][1],
-        l0=2 if 2 * l0a_bytes <= core.l0a_bytes and l0b_times * l0b_bytes <= core.l0b_bytes else 1,
-        l0c=2 if 2 * l0c_bytes <= core.l0c_bytes else 1,
+        a1=min(fitting[0][0], t.most_a1),
+        b1=min(fitting[0][1], t.most_b1),
+        l0=min(2 if 2 * l0a_bytes <= core.l0a_bytes and l0b_times * l0b_bytes <= core.l0b_bytes else 1, t.most_l0),
+        l0c=min(2 if 2 * l0c_bytes <= core.l0c_bytes else 1, t.most_l0c),
         a1_bytes=a1_bytes,
         b1_bytes=b1_bytes,
     )
@@ -163,68 +167,3 @@ def check_tiling(tiling: MatmulTiling, shape: MatmulShape, compute_dtype: str, p
     if found is None:
         raise OperatorError(f"Blocks of a tiling must fit the buffers, not {t} ({product.name})", NO_KERNEL)
     return found
-
-
-def bank_tiling(
-    shape: MatmulShape,
-    *,
-    block_dim: Sequence[int],
-    al1: Sequence[int] = (),
-    bl1: Sequence[int] = (),
-    al0: Sequence[int],
-    bl0: Sequence[int] = (),
-    cl0: Sequence[int],
-) -> MatmulTiling:
-    """Return a tiling as CANN's tuning records of matrix products write it.
-
-    Parameters
-    ----------
-    shape : MatmulShape
-        The product.
-    block_dim : sequence of int
-        Cores along (batch, n, m), perhaps along K; nothing else than 1 is run there.
-    al1, bl1 : sequence of int
-        (K elements, base blocks along M or N) of what L1 holds; empty: the core's whole share.
-    al0, bl0 : sequence of int
-        (m, k) and (k, n) of a base block in fractals of 16; ``bl0`` empty: B stays in L0B.
-    cl0 : sequence of int
-        (n, m) of a base block in fractals of 16.
-
-    Raises
-    ------
-    ShapeError
-        A sequence is too short or has a number below 1, or K is divided over cores.
-
-    Notes
-    -----
-    Source: ``opp/built-in/data`` of CANN 8.1.RC1, ``unified_bank`` files; the meaning of the fields is read off TBE's
-    Matmul schedule of the same release. Operands and results of these records lie in FRACTAL_NZ: with row-major ones
-    the rows of 64 and 128 bytes alone would take longer than the kernels did.
-    """
-    cores = ints("block_dim", block_dim)
-    base = {"al0": ints("al0", al0), "cl0": ints("cl0", cl0)}
-    if len(cores) < 3 or len(base["al0"]) < 2 or len(base["cl0"]) < 2:
-        raise ShapeError("block_dim must have 3 numbers, al0 and cl0 2, as tuning records have")
-    a1, b1 = ints("al1", al1), ints("bl1", bl1)
-    if min(*cores[:3], base["al0"][1], *base["cl0"][:2], *a1[:2], *b1[:2]) < 1:
-        raise ShapeError("block_dim, al0, cl0, al1 and bl1 must hold positive numbers")
-    if len(cores) > 3 and cores[3] > 1:
-        raise ShapeError(f"block_dim must not divide K, which it does by {cores[3]}")
-    base_n, base_m, base_k = base["cl0"][0] * CUBE, base["cl0"][1] * CUBE, base["al0"][1] * CUBE
-    whole = align_up(shape.k, CUBE)
-    m_blocks, n_blocks = ceil_div(shape.m, base_m), ceil_div(shape.n, base_n)
-    cores_batch, cores_n, cores_m = min(cores[0], shape.batch), min(cores[1], n_blocks), min(cores[2], m_blocks)
-    return MatmulTiling(
-        base_m=base_m,
-        base_n=base_n,
-        base_k=min(base_k, whole),
-        k_a=min(align_up(a1[0], CUBE), whole) if a1 else whole,
-        k_b=min(align_up(b1[0], CUBE), whole) if b1 else whole,
-        blocks_a=a1[1] if len(a1) > 1 else 1 if a1 else ceil_div(m_blocks, cores_m),
-        blocks_b=b1[1] if len(b1) > 1 else 1 if b1 else ceil_div(n_blocks, cores_n),
-        keeps_b=not bl0,
-        cores_batch=cores_batch,
-        cores_n=cores_n,
-        cores_m=cores_m,
-        origin=ORIGIN_GIVEN,
-    )

@@ -63,6 +63,11 @@ class MeasuredRow:
     measured_us: float
     request: Mapping[str, Any]
 
+    @property
+    def is_tiled(self) -> bool:
+        """Whether the kernel's own tiling is known."""
+        return "tiling" in self.request
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRow:
@@ -170,10 +175,11 @@ class ValidationReport:
 
     @property
     def groups(self) -> dict[tuple[str, str, str], tuple[ComparedRow, ...]]:
-        """Rows by chip, operator and scope, the most first."""
+        """Rows by chip, operator ("tiled" where tilings are known) and scope, the most first."""
         found: dict[tuple[str, str, str], list[ComparedRow]] = defaultdict(list)
         for one in self.rows:
-            found[one.row.product, one.row.op, one.row.scope].append(one)
+            kind = f"{one.row.op} tiled" if one.row.is_tiled else one.row.op
+            found[one.row.product, kind, one.row.scope].append(one)
         ordered = sorted(found.items(), key=lambda item: (item[0][0], -len(item[1]), item[0]))
         return {key: tuple(rows) for key, rows in ordered}
 
@@ -197,11 +203,12 @@ class ValidationReport:
                 "groups": [
                     {
                         "product": product,
-                        "op": op,
+                        "op": rows[0].row.op,
+                        "is_tiled": rows[0].row.is_tiled,
                         "scope": scope,
                         **{half: agreement([one for one in rows if one.row.half == half]) for half in HALVES},
                     }
-                    for (product, op, scope), rows in self.groups.items()
+                    for (product, _, scope), rows in self.groups.items()
                 ],
                 "rows": [_row_document(one) for one in self.rows],
             }

@@ -65,15 +65,15 @@ def test_chain_busy_and_stalls_worked_by_hand():
 
 
 def test_flag_waits_for_every_earlier_instruction_of_its_pipe():
-    # An ND2NZ of one short row is complete 590 + 1 cycles after its start at 1; the copy behind it long before.
+    # An ND2NZ of one short row is complete 250 + 1 cycles after its start at 1; the copy behind it long before.
     nd2nz = lambda r, n: emit.emit_nd2nz(r, n, 0, 0, Data.FP16, 1, 1, 32, 0, 32, 1, 1, 0, 0, 0, 0)  # noqa: E731
 
     def program(core, phase):
         return (nd2nz, copy_in(1024), set_flag(Pipe.MTE2, Pipe.V), wait_flag(Pipe.MTE2, Pipe.V))
 
     result = run_timeline(launch_of(program), Product())
-    assert result.stall_cycles["V"]["flag_MTE2"] == 1 + 591 - 4
-    assert result.critical_parts["latency"] == 591 - 21
+    assert result.stall_cycles["V"]["flag_MTE2"] == 1 + 251 - 4
+    assert result.critical_parts["latency"] == 251 - 21
     assert result.critical_parts["MTE2"] == 21
 
 

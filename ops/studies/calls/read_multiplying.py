@@ -11,7 +11,8 @@ from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import shown
 from npu_sim.products import Product
 from ops.common.generation import GENERATIONS
-from ops.matmul.tiling import MatmulShape, MatmulTiling, bank_tiling
+from ops.matmul.tiling import MatmulShape, MatmulTiling
+from ops.matmul.tuning_record import RECORD_FIELDS, bank_tiling, listed_fields
 from ops.studies.calls.convolution_kernels import (
     ConvKernel,
     convolution_kernel_request,
@@ -204,8 +205,10 @@ def _has_bias(fields: Fields) -> bool:
 def _tiling(fields: Fields, shape: MatmulShape) -> MatmulTiling | None:
     """Return the tiling of a request: the fields of one of CANN's tuning records, in ``tiling`` or of the request."""
     given = fields.get("tiling", default={})
+    if isinstance(given, list):
+        return bank_tiling(shape, **listed_fields(given))
     record = given if isinstance(given, Mapping) else {}
-    found = {name: record.get(name, fields.get(name)) for name in ("block_dim", "al1", "bl1", "al0", "bl0", "cl0")}
+    found = {name: record.get(name, fields.get(name)) for name in RECORD_FIELDS}
     if not found["al0"] or not found["cl0"]:
         return None
     cores = found["block_dim"]

@@ -14,6 +14,10 @@ _SHAPES: Mapping[str, Any] = {
     "type": ["array", "object"],
     "items": {"type": ["integer", "array"], "items": {"type": "integer"}},
 }
+_RECORD: Mapping[str, Any] = {
+    "type": ["object", "array"],
+    "items": {"type": ["integer", "boolean", "array", "null"], "items": {"type": "integer"}},
+}
 _WORDS: Mapping[str, Any] = {"type": ["array", "string"], "items": {"type": ["boolean", "string"]}}
 _KERNELS = ("conv", "conv_backprop_filter", "conv_backprop_input")
 _CONVOLUTIONS = (*_KERNELS, "conv_backward")
@@ -54,7 +58,8 @@ FIELDS: Mapping[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
     "a_format": ({"type": "string"}, "FRACTAL_NZ, or plain, the default; of a core_time FRACTAL_NZ", ("matmul",)),
     "b_format": ({"type": "string"}, "likewise", ("matmul",)),
     "c_format": ({"type": "string"}, "likewise", ("matmul",)),
-    "tiling": ({"type": "object"}, "one of CANN's tuning records: block_dim, al1, bl1, al0, bl0, cl0", ("matmul",)),
+    "tiling": (_RECORD, "one of CANN's tuning records: block_dim, al1, bl1, al0, bl0, cl0 and "
+               "buffers, or the list of its 51 numbers", ("matmul",)),
     "block_dim": (_INTS, "cores of the kernel; default: as many as are of use", ("matmul", *_CONVOLUTIONS)),
     "generation": ({"type": "string"}, "closed, the one of most profiles, or published; default closed",
                    _CONVOLUTIONS),
