@@ -173,6 +173,9 @@ class _Run:
 
     def _is_small(self, number: int) -> bool:
         """Return whether the phase, going by its first core, is over before another thread has started."""
+        kept = self._launch.kept.of(0, number)
+        if kept is not None:
+            return len(kept) * self._launch.core_count <= _SMALL_PHASE_ROWS
         rows = self._workers[0].rows
         parts = self._launch.rows(0, number, rows)
         return next(parts, 0) * self._launch.core_count <= _SMALL_PHASE_ROWS and next(parts, 0) == 0

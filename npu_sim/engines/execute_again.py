@@ -1,7 +1,8 @@
-"""Small launches that run again: their rows are kept, because making them takes longer than carrying them out.
+"""Launches that run again: rows are kept where they are few, because to make them takes as long as to carry out some.
 
 Cores of a trusted launch need nothing of each other within a phase, nor of their buffers from phase to phase, and one
-thread that runs them one after the other lets each add to GM at once. So their rows in a row are one program.
+thread that runs them one after the other lets each add to GM at once. So their rows in a row are one program. Several
+threads share the cores as they do the first time, each with the rows that are kept of it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from npu_sim.program.launch import Launch
 from npu_sim.program.legality import issued_chunks
 from npu_sim.units import MIB
 
-LIMIT_ROWS, SHARED_ROWS = 4096, 1024
-"""Rows of a launch that are kept, 512 KiB; and that are run from there where there are other threads, for which more
-are worth a part each."""
+LIMIT_ROWS, SHARED_ROWS = 1 << 15, 1024
+"""Rows of a launch that are kept, 4 MiB; and that one thread runs where there are others, for which more are worth a
+part each."""
 LIMIT_BYTES = 32 * MIB
 """Of all rows that are kept."""
 
@@ -33,20 +34,18 @@ def ran_again(
 ) -> bool:
     """Run a trusted launch in program order on ``arena`` from rows that were kept; return whether it was possible.
 
-    Not the first time, nor if it has too many rows or cores that run by turns, or has a row that cannot be carried out,
-    which whoever runs the launch otherwise finds again.
+    Not the first time, nor if it has too many rows, for ``threads`` too, or cores that run by turns, or has a row that
+    cannot be carried out, which whoever runs the launch otherwise finds again.
     """
     if launch.by_turns:
         return False
-    kept, limit = launch.kept, LIMIT_ROWS if threads == 1 else SHARED_ROWS
-    if kept.rows is None:
+    kept = launch.kept
+    if kept.runs == 1:
         # threads that meet here keep the same twice
-        if 0 <= kept.looked < limit:
-            kept.rows = _few_rows(launch, limit)
-            kept.looked = limit
-        kept.looked = max(kept.looked, 0)
+        _keep(launch)
+    kept.runs = min(kept.runs + 1, 2)
     rows = kept.rows
-    if rows is None or len(rows) > limit:
+    if rows is None or (threads > 1 and len(rows) > SHARED_ROWS):
         return False
     sink = np.zeros(SINK_LENGTH, np.int64)
     sink[3] = config[3]
@@ -85,15 +84,18 @@ class _Shelf:
 _SHELF = _Shelf()
 
 
-def _few_rows(launch: Launch, limit: int) -> np.ndarray | None:
-    """Return the issued rows of all cores, phase after phase, or None if they are many."""
-    buffer, parts, count = empty_rows(max(limit, launch.step_rows)), [], 0
+def _keep(launch: Launch) -> None:
+    """Keep the issued rows of all cores, phase after phase, unless they are many."""
+    buffer, parts, count = empty_rows(max(LIMIT_ROWS, launch.step_rows)), [], 0
+    ends = np.zeros((launch.phase_count, launch.core_count), np.int64)
     for phase in range(launch.phase_count):
         for core in range(launch.core_count):
             for rows in issued_chunks(launch, core, phase, buffer):
                 count += len(rows)
-                if count > limit:
-                    return None
+                if count > LIMIT_ROWS:
+                    return
                 parts.append(rows.copy())
+            ends[phase, core] = count
     joined = join_rows(parts)
-    return joined if _SHELF.has_room_for(joined) else None
+    if _SHELF.has_room_for(joined):
+        launch.kept.ends, launch.kept.rows = ends, joined

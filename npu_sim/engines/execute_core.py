@@ -70,7 +70,11 @@ def chunks_of(
     order = _order_of(options, launch, core)
     if launch.trusted and kept is None and order == "program":
         # nothing to check, to hold back or to move
-        yield from issued_chunks(launch, core, phase, buffer)
+        made = launch.kept.of(core, phase)
+        if made is None:
+            yield from issued_chunks(launch, core, phase, buffer)
+        elif len(made):
+            yield made
         return
     collected: list[np.ndarray] = []
     done = begin = 0

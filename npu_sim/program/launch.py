@@ -82,13 +82,28 @@ Shortcut = Callable[[GlobalMemory, bool, int], None]
 
 @dataclass(slots=True)
 class KeptRows:
-    """What `engines.execute` keeps of a launch: its rows, INSTR[n], if it ran before and they are few.
+    """What `engines.execute` keeps of a launch: its rows, if it ran before and they are few.
 
-    ``looked`` says how many it was looked whether there are at most; 0: it ran once, -1: it did not.
+    Attributes
+    ----------
+    runs : int
+        How often it ran before its rows were made to be kept, if they are: 0, 1, and 2 from then on.
+    rows : INSTR[n] or None
+        The issued rows of phase after phase, of core after core.
+    ends : int64[phases, cores] or None
+        Where those of each end.
     """
 
-    looked: int = -1
+    runs: int = 0
     rows: np.ndarray | None = None
+    ends: np.ndarray | None = None
+
+    def of(self, core: int, phase: int) -> np.ndarray | None:
+        """Return the rows of one core and phase, None if none are kept."""
+        if self.rows is None or self.ends is None:
+            return None
+        place = phase * self.ends.shape[1] + core
+        return self.rows[self.ends.flat[place - 1] if place else 0 : self.ends.flat[place]]
 
 
 def stored_plainly(tensor: GmTensor, stores: Iterable[tuple[int, int]]) -> bool:

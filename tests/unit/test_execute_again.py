@@ -9,13 +9,15 @@ import pytest
 
 import ops
 from npu_sim.accumulation import SERIAL
+from npu_sim.engines import execute as engine
 from npu_sim.engines import execute_again
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.errors import ProgramError
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Space
-from npu_sim.isa.row import ROW_BYTES
+from npu_sim.isa.row import ROW_BYTES, empty_rows
 from npu_sim.products import get_product
+from npu_sim.program.legality import issued_chunks
 from tests.unit.small_launches import launch_of
 
 CHIP = get_product("910b")
@@ -75,16 +77,20 @@ def test_overflow_mode_is_that_of_the_run():
     assert [total(launch, replace(OPTIONS, overflow=mode)) for mode in modes] == [np.inf, 65504] * 3
 
 
-def test_what_asks_for_another_order_or_poison_makes_its_rows():
+def test_what_asks_for_another_order_of_rows_makes_them():
     launch, asked = counted_launch(value)
     for _ in range(3):
         total(launch)
-    for options in (replace(OPTIONS, core_order=3), replace(OPTIONS, order=2), replace(OPTIONS, poison=True)):
-        before = len(asked)
-        total(launch, options)
-        assert len(asked) > before
-    orders = {total(launch, replace(OPTIONS, core_order=seed)) for seed in range(8)}
-    assert len(orders) > 1
+    before = len(asked)
+    total(launch, replace(OPTIONS, order=2))
+    assert len(asked) > before
+    before = len(asked)
+    total(launch, replace(OPTIONS, poison=True))
+    orders = [total(launch, replace(OPTIONS, core_order=seed)) for seed in range(8)]
+    assert len(asked) == before
+    anew, _ = counted_launch(value)
+    assert orders == [total(anew, replace(OPTIONS, core_order=seed)) for seed in range(8)]
+    assert len(set(orders)) > 1
 
 
 def test_launch_made_of_another_begins_anew():
@@ -115,20 +121,30 @@ def test_many_rows_are_made_each_time(monkeypatch):
     assert len(fits.kept.rows) == 24
 
 
-def test_more_rows_are_kept_for_one_thread_alone(monkeypatch):
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_several_threads_share_the_cores_whose_rows_are_kept(monkeypatch, threads):
     launch, asked = counted_launch(value)
     monkeypatch.setattr(execute_again, "SHARED_ROWS", 23)
-    two = replace(OPTIONS, threads=2)
-    for _ in range(3):
-        total(launch, two)
-    assert launch.kept.rows is None
-    first = total(launch)
+    monkeypatch.setattr(engine, "_SMALL_PHASE_ROWS", 0)
+    several = replace(OPTIONS, threads=threads)
+    first = total(launch, several)
+    assert total(launch, several) == first
     before = len(asked)
+    assert [total(launch, several) for _ in range(4)] == [first] * 4
     assert total(launch) == first
-    assert len(launch.kept.rows) == 24
     assert len(asked) == before
-    assert total(launch, two) == first
-    assert len(asked) > before
+    assert len(launch.kept.rows) == 24
+
+
+def test_kept_rows_of_a_core_are_those_it_makes():
+    launch, _ = counted_launch(value)
+    assert launch.kept.of(0, 0) is None
+    for _ in range(2):
+        total(launch)
+    for phase in range(2):
+        for core in range(3):
+            made = [rows.copy() for rows in issued_chunks(launch, core, phase, empty_rows(64))]
+            assert launch.kept.of(core, phase).tobytes() == b"".join(rows.tobytes() for rows in made)
 
 
 def test_rows_of_all_launches_are_kept_within_a_limit(monkeypatch):
@@ -183,3 +199,17 @@ def test_repeated_call_has_the_bits_of_the_first(case, accumulation):
         anew = ops.convolution_backward(*tensors(seed), **call, product=replace(CHIP, name=f"mine{seed}"))
         for name in ("grad_input", "grad_weight", "grad_bias"):
             np.testing.assert_array_equal(getattr(one, name).view(np.uint16), getattr(anew, name).view(np.uint16))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_core_without_rows_keeps_none(monkeypatch, threads):
+    monkeypatch.setattr(engine, "_SMALL_PHASE_ROWS", 0)
+    monkeypatch.setattr(execute_again, "SHARED_ROWS", 0)
+
+    def program(core, phase):
+        return [add_to_gm(core + 1)] if core != 1 else []
+
+    launch = replace(launch_of(program, cores=3, phases=2, gm_bytes=64), trusted=True, core_kind="vector")
+    for core_order in (None, None, None, 7):
+        assert total(launch, replace(OPTIONS, threads=threads, core_order=core_order)) == 8
+    assert len(launch.kept.of(1, 0)) == 0
