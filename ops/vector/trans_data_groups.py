@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+import numpy as np
+
 from npu_sim.errors import LayoutError, ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.layouts.formats import WeightLayout
@@ -13,6 +15,7 @@ from npu_sim.products import Product
 from npu_sim.program.launch import Launch
 from npu_sim.units import BLOCK_BYTES, ceil_div
 from ops.common.records import int_fields, record, tensor_fields
+from ops.vector import bulk_trans_data_groups as bulk
 from ops.vector import kernel_trans_data_groups as kernel
 from ops.vector.frame import usable_ub_bytes, vector_launch
 from ops.vector.kernel_trans_data_groups import LANES
@@ -103,10 +106,16 @@ def trans_data_groups_launch(
         **_shares(axes, product.vector_core_count), "piece": piece, "cleared": cleared,
         **{name: number * region for number, name in enumerate(_REGIONS)},
     }  # fmt: skip
+    params, words = record(PARAMS, values), np.dtype(f"u{item_bytes}")
+
+    def shortcut(memory: GlobalMemory, saturate: bool, threads: int) -> None:
+        move = bulk.to_groups if forward else bulk.from_groups
+        move(memory.bytes_of(src).view(words), memory.bytes_of(dst).view(words), params, layout.groups)
+
     return vector_launch(
-        "TransData", kernel.to_groups if forward else kernel.from_groups, record(PARAMS, values), gm, kernel.SITES,
+        "TransData", kernel.to_groups if forward else kernel.from_groups, params, gm, kernel.SITES,
         step_rows=3 * kernel.STEP_ROWS, fixed_cost="trans_data", inputs="l2",
-        list_commands=1000 * _COMMANDS * BLOCK_BYTES // (2 * row),
+        list_commands=1000 * _COMMANDS * BLOCK_BYTES // (2 * row), shortcut=shortcut,
     )  # fmt: skip
 
 

@@ -95,6 +95,27 @@ def test_groups_equal_the_index_map(name, direction):
             assert run_timeline(launch, product).total_cycles > 0
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_shortcut_leaves_every_byte_that_the_rows_leave(direction):
+    """Of any source, padding and what merged groups have off their diagonals included, over any destination."""
+    rng = np.random.default_rng(41)
+    shapes = [*SHAPES.values()] + [
+        (int(rng.integers(2, 40)), int(rng.integers(1, 50)), int(rng.integers(1, 40)), int(rng.choice((1, 1, 2, 3))))
+        + (int(rng.integers(1, 5)), int(rng.integers(1, 6)))
+        for _ in range(30)
+    ]
+    for number, shape in enumerate(shapes):
+        item, c0 = ELEMENTS[number % 3]
+        layout, product = layout_of(shape, c0), machine(SPLIT[number % len(SPLIT)])
+        launch, gm, *_ = planned(layout, direction, item, product)
+        gm.arena[:] = given = rng.integers(0, 256, gm.arena.size, np.uint8)
+        execute(launch, product, ExecuteOptions(accumulation=SERIAL, shortcuts=False))
+        by_rows = gm.arena.copy()
+        gm.arena[:] = given
+        launch.shortcut(gm, False, 1)
+        np.testing.assert_array_equal(gm.arena, by_rows, err_msg=f"{layout}")
+
+
 def test_random_groups_equal_the_index_map():
     rng = np.random.default_rng(31)
     for number in range(40):
