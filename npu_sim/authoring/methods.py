@@ -22,7 +22,7 @@ from npu_sim.errors import DTypeError, shown
 from npu_sim.isa.codes import Data, Mode
 from npu_sim.isa.instruction import Instruction
 
-_TENSORS = ("dst", "src", "src0", "src1", "src_a", "src_b", "bias", "scales")
+_TENSORS = ("dst", "src", "src0", "src1", "src_a", "src_b", "bias", "scales", "index")
 _STATE = Mode.ATOMIC | Mode.ATOMIC_MAX | Mode.ATOMIC_MIN | Mode.HF32
 """Bits that no call sets: SetAtomicAdd, Max, Min and SetHF32Mode do."""
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from npu_sim._jit import Int, jit
 from npu_sim.budget import reserve
+from npu_sim.isa.codes import Space
 from npu_sim.isa.footprint import empty_runs, footprint_at
 from npu_sim.isa.row import ROW_BYTES, empty_rows
 from npu_sim.program.launch import SourceLine
@@ -32,7 +33,7 @@ def outside(rows: np.ndarray, n: Int, runs: np.ndarray, ranges: np.ndarray) -> I
     for i in range(count):
         space, start = runs[i, 0], runs[i, 2]
         end = start + (runs[i, 4] - 1) * runs[i, 5] + runs[i, 3]
-        is_inside = False
+        is_inside = space == Space.IDX  # that of a tensor in L0B which is judged here too
         for k in range(len(ranges)):
             is_inside |= space == ranges[k, 0] and start >= ranges[k, 1] and end <= ranges[k, 2]
         if not is_inside:

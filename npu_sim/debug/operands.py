@@ -8,11 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim._jit import as_written
 from npu_sim.debug.views import SpaceView, lanes_of
 from npu_sim.dtypes.formats import DTYPE_OF_DATA, DType
 from npu_sim.isa.codes import Data, Mode, Space
 from npu_sim.isa.footprint import READ, empty_runs, footprint_at
+from npu_sim.isa.mmad_depth import depths_of
 from npu_sim.isa.op import MMADS, SPEC_OF_OP, Op
+from npu_sim.isa.sparse import INDEX_FRACTAL, index_address
 from npu_sim.memory.core import CoreMemory
 from npu_sim.units import FRACTAL_BYTES, ceil_div
 
@@ -141,6 +144,15 @@ def _is_whole(row: np.void) -> bool:
     return bool(row["src_stride"] == ceil_div(int(row["m_size"]), 16) * 16 and row["nd_num"] <= 1)
 
 
+def _indices(memory: CoreMemory, address: int, depth: int, n: int) -> Operand:
+    """Return the indices of sparse weights [depth, n] at an address of L0B."""
+    first, across = int(as_written(index_address)(address)), ceil_div(n, 16)
+    held = memory.idx[first:][: ceil_div(depth, 32) * across * int(INDEX_FRACTAL)]
+    each = held[:, None] >> np.arange(0, 8, 2, dtype=np.uint8) & 3
+    values = each.reshape(-1, across, 16, 32).transpose(0, 3, 1, 2).reshape(-1, 16 * across)[:depth, :n]
+    return Operand("reads IDX", Space.IDX, first, DTYPE_OF_DATA[Data.UINT8], values)
+
+
 def _of_mmad(row: np.void, memory: CoreMemory, *, written: bool) -> list[Operand]:
     m, n, k = (int(row[name]) for name in "mnk")
     if not m or not n or not k:
@@ -155,7 +167,8 @@ def _of_mmad(row: np.void, memory: CoreMemory, *, written: bool) -> list[Operand
     if written:
         return [Operand("writes L0C", Space.L0C, at, single, *c)]
     depth = 32 // kind.item_bytes
-    across = ceil_div(k, 16) * 16 // depth if row["mode"] & Mode.K_ALIGN else ceil_div(k, depth)
+    a_depth, b_depth = (size // kind.item_bytes for size in depths_of(row))
+    across = ceil_div(k, 16) * 16 // depth if row["mode"] & Mode.K_ALIGN else ceil_div(a_depth, depth)
     left, right = SpaceView(Space.L0A, memory), SpaceView(Space.L0B, memory)
     first, second = int(row["src0"]), int(row["src1"])
     found = [
@@ -164,7 +177,7 @@ def _of_mmad(row: np.void, memory: CoreMemory, *, written: bool) -> list[Operand
             Space.L0A,
             first,
             kind,
-            left.matrix(kind, m, across * depth, first)[:, :k],
+            left.matrix(kind, m, across * depth, first)[:, :a_depth],
             left.fractals(kind, ceil_div(m, 16) * across, first),
         ),
         Operand(
@@ -172,10 +185,12 @@ def _of_mmad(row: np.void, memory: CoreMemory, *, written: bool) -> list[Operand
             Space.L0B,
             second,
             kind,
-            right.matrix(kind, k, n, second),
-            right.fractals(kind, ceil_div(n, 16) * ceil_div(k, depth), second),
+            right.matrix(kind, b_depth, n, second),
+            right.fractals(kind, ceil_div(n, 16) * ceil_div(b_depth, depth), second),
         ),
     ]
+    if int(row["op"]) == Op.MMAD_SPARSE:
+        found.append(_indices(memory, second, b_depth, n))
     if int(row["op"]) == Op.MMAD_BIAS:
         first = int(row["src2"])
         bias = SpaceView(Space.BT, memory).nd(single, n, first)

@@ -95,6 +95,8 @@ def _new_lives(product: Product, buffer_count: int) -> jitted.Lives:
     book[jitted.BASE : jitted.CELLS] = -1
     cells = 0
     for space, capacity in space_capacities(product).items():
+        if space is Space.IDX:
+            continue  # nobody allocates what nobody names
         book[jitted.BASE + space], book[jitted.CELLS + space] = cells, ceil_div(capacity, BLOCK_BYTES)
         cells += int(book[jitted.CELLS + space])
     return jitted.Lives(

@@ -81,6 +81,7 @@ class Session:
         core_memory = self._kit.memory
         overwrite(core_memory.bt)
         overwrite(core_memory.fb)
+        overwrite(core_memory.idx)
         # the others are poisoned when a row first names them: a vector core has a sixth of what a kit has
         self._untouched: dict[Space, np.ndarray] = {
             Space.L1: core_memory.l1,

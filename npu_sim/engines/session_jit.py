@@ -14,7 +14,7 @@ OPERANDS = 3
 
 @jit
 def spaces_named(rows: np.ndarray, n: Int) -> Int:
-    """Return bits of the spaces that operands of ``rows[:n]`` name: all that they touch but the tables of the Cube."""
+    """Return bits of the spaces that operands of ``rows[:n]`` name: all that they touch but tables and indices."""
     found = np.int64(0)
     for i in range(n):
         for operand in range(OPERANDS):
@@ -35,7 +35,7 @@ def first_outside(rows: np.ndarray, n: Int, table: np.ndarray, runs: np.ndarray,
         Address of the tensor, first address a row may touch, address behind the last one.
     runs : int64[capacity, 6]
         Buffer of `isa.footprint`.
-    ends : int64[1, 7, 2]
+    ends : int64[1, SPACES, 2]
         Receives how far that row reaches in each space (`isa.footprint.reach`).
     """
     for i in range(n):

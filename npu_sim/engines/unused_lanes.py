@@ -199,7 +199,7 @@ class _Trail:
         none = np.zeros(0, np.uint8)
         floats = np.zeros(0, np.float32)
         bad = run_rows(
-            row, 0, 1, none, none, floats, floats, floats, ub, none, none,
+            row, 0, 1, none, none, floats, floats, floats, ub, none, none, none,
             np.zeros(CONFIG_LENGTH, np.int64), np.zeros(8192, np.float64), np.zeros(8192, np.float32),
             np.zeros(SINK_LENGTH, np.int64), np.zeros((0, 4), np.int64), none,
         )  # fmt: skip

@@ -33,8 +33,9 @@ from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Mode, Space
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
 from npu_sim.isa.footprint import READ, empty_runs, footprint_at
+from npu_sim.isa.mmad_depth import depths_of
 from npu_sim.isa.mte import ITEM_BYTES_OF_CODE
-from npu_sim.isa.op import MMADS, SPEC_OF_OP
+from npu_sim.isa.op import MMADS, SPEC_OF_OP, Op
 from npu_sim.products import Product
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
@@ -177,6 +178,8 @@ def _is_unused(
     instruction = SPEC_OF_OP.get(int(row["op"]))
     if instruction is None or space not in (*_L0, *_TABLES) or (space, Space.L1) not in instruction.routes:
         return False
+    if int(row["op"]) == Op.LOAD_SPARSE:
+        return False  # what it brings of indices is not followed
     if verify(rows[violation.row : violation.row + 1 + _ROWS], product):
         return False  # rows that nobody vouches for are not carried out, nor are their addresses followed
     runs = empty_runs()
@@ -269,14 +272,13 @@ def _covered(start: int, length: int, boxes: npt.NDArray[np.int64]) -> npt.NDArr
 def _lines_of(row: np.void, reached: npt.NDArray[np.bool_], space: int) -> npt.NDArray[np.int64] | None:
     """Return the lines that an Mmad multiplies of its tile and that hold a byte reached; None: not to be told."""
     m, n, k = (int(row[name]) for name in "mnk")
-    item = int(ITEM_BYTES_OF_CODE[int(row["dtype"])])
     if m == 1:  # a vector lies otherwise
         return None
-    along_k = np.arange(k * item)
-    blocks, inside = np.divmod(along_k, FRACTAL_BYTES // _SIDE)
+    depth = depths_of(row)[space == Space.L0B]
+    blocks, inside = np.divmod(np.arange(depth), FRACTAL_BYTES // _SIDE)
     if space == Space.L0A:
-        padded = ceil_div(k, _SIDE) * _SIDE if row["mode"] & Mode.K_ALIGN else k
-        start, count, step, over = int(row["src0"]), m, FRACTAL_BYTES, ceil_div(padded * item, FRACTAL_BYTES // _SIDE)
+        padded = depth // k * ceil_div(k, _SIDE) * _SIDE if row["mode"] & Mode.K_ALIGN else depth
+        start, count, step, over = int(row["src0"]), m, FRACTAL_BYTES, ceil_div(padded, FRACTAL_BYTES // _SIDE)
     else:
         start, count, step, over = int(row["src1"]), n, ceil_div(n, _SIDE) * FRACTAL_BYTES, 1
     line = np.arange(count)
@@ -304,10 +306,10 @@ def _reached(row: np.ndarray, unwritten: npt.NDArray[np.int64], product: Product
         l1, none = np.zeros(core.l1_bytes, np.uint8), np.zeros(0, np.uint8)
         l1[unwritten] = content
         l0a, l0b = np.zeros(core.l0a_bytes // 2, np.float32), np.zeros(core.l0b_bytes // 2, np.float32)
-        bt, fb = np.zeros(core.bt_bytes, np.uint8), np.zeros(core.quantisation_bytes, np.uint8)
+        bt, fb, idx = (np.zeros(size, np.uint8) for size in (core.bt_bytes, core.quantisation_bytes, core.index_bytes))
         staging = np.zeros(max(core.l0c_bytes // 4, 8192), np.float32)
         run_rows(
-            row, 0, 1, none, l1, l0a, l0b, np.zeros(0, np.float32), none, bt, fb,
+            row, 0, 1, none, l1, l0a, l0b, np.zeros(0, np.float32), none, bt, fb, idx,
             np.zeros(CONFIG_LENGTH, np.int64), np.zeros(8192, np.float64), staging,
             np.zeros(SINK_LENGTH, np.int64), np.zeros((0, 4), np.int64), none,
         )  # fmt: skip

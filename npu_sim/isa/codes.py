@@ -37,6 +37,8 @@ class Space(IntEnum):
     """Bias table."""
     FB = 8
     """Fixpipe buffer, the part that holds quantisation parameters."""
+    IDX = 9
+    """Buffer beside L0B for the indices of sparse weights; no instruction names an address in it."""
 
 
 SPACES = len(Space)

@@ -102,6 +102,7 @@ def _run_what_is_compiled(
     ub: np.ndarray,
     bt: np.ndarray,
     fb: np.ndarray,
+    idx: np.ndarray,
     config: np.ndarray,
     scratch: np.ndarray,
     staging: np.ndarray,
@@ -111,7 +112,9 @@ def _run_what_is_compiled(
     addresses: np.ndarray,
 ) -> Int:
     """Carry out rows, and return the one it ends at; -1 - the row if only nobody compiled its instruction yet."""
-    table = machine(gm, l1, l0a, l0b, l0c, ub, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, addresses)
+    table = machine(
+        gm, l1, l0a, l0b, l0c, ub, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes, addresses
+    )
     for i in range(first, last):
         address = addresses[rows[i]["op"]]
         if address == NOTHING:
@@ -135,6 +138,7 @@ def run_rows(
     ub: np.ndarray,
     bt: np.ndarray,
     fb: np.ndarray,
+    idx: np.ndarray,
     config: np.ndarray,
     scratch: np.ndarray,
     staging: np.ndarray,
@@ -152,7 +156,7 @@ def run_rows(
         Rows that went through `issue`.
     first, last : int
         Range of rows.
-    gm, l1, ub, bt, fb : uint8[:]
+    gm, l1, ub, bt, fb, idx : uint8[:]
         Arenas; `CoreMemory.buffers` has those of a core.
     l0a, l0b, l0c : float32[:]
         Carriers and accumulators.
@@ -173,7 +177,8 @@ def run_rows(
     """
     semantics = _exact if config[1] == _EXACT and config[0] != 1 else _chained
     parts = (
-        gm, l1, l0a, l0b, l0c, ub, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, semantics.addresses,
+        gm, l1, l0a, l0b, l0c, ub, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes,
+        semantics.addresses,
     )  # fmt: skip
     if not JIT_ENABLED:
         for i in range(first, last):

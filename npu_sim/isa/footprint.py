@@ -115,7 +115,7 @@ def reach(rows: np.ndarray, runs: np.ndarray, ends: np.ndarray) -> None:
         Any bytes.
     runs : int64[capacity, 6]
         Buffer of `footprint`.
-    ends : int64[n, 7, 2]
+    ends : int64[n, SPACES, 2]
         Set to equal numbers for spaces a row does not touch; space 0 to what `footprint` returned if that is negative,
         and all others to 0 then.
     """

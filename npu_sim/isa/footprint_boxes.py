@@ -27,8 +27,8 @@ BLOCK, FRACTAL = np.int64(BLOCK_BYTES), np.int64(FRACTAL_BYTES)
 
 NONE = np.int64(0)
 ONCE = np.int64(1)
-L1, L0A, L0B, L0C, UB, BT, FB = (
-    np.int64(space) for space in (Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB, Space.BT, Space.FB)
+L1, L0A, L0B, L0C, UB, BT, FB, IDX = (
+    np.int64(space) for space in (Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.UB, Space.BT, Space.FB, Space.IDX)
 )
 
 

@@ -42,11 +42,11 @@ if JIT_ENABLED:
 
     @jit
     def _run_count_form(  # type: ignore[no-untyped-def]
-        rows, gm, l1, l0a, l0b, l0c, ub, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, addresses
+        rows, gm, l1, l0a, l0b, l0c, ub, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes, addresses
     ):
         """Carry out the row of a count form, which `dispatch` compiled before."""
         table = machine(
-            gm, l1, l0a, l0b, l0c, ub, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, addresses
+            gm, l1, l0a, l0b, l0c, ub, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes, addresses
         )
         return call_row(addresses[rows[0]["op"]], table, rows[0])
 
@@ -67,6 +67,7 @@ def run_general_form(
     ub: np.ndarray,
     bt: np.ndarray,
     fb: np.ndarray,
+    idx: np.ndarray,
     config: np.ndarray,
     scratch: np.ndarray,
     staging: np.ndarray,
@@ -101,9 +102,10 @@ def run_general_form(
         if _READS_DST[op]:
             at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
             take(ub, at, result_item, lanes, np.int64(row["dst_blk_stride"]), low, high, dst)
-        if not _run_count_form(
-            rows, gm, l1, l0a, l0b, l0c, copies, bt, fb, config, scratch, staging, sink, log_runs, log_bytes, addresses
-        ):
+        parts = (
+            gm, l1, l0a, l0b, l0c, copies, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes, addresses,
+        )  # fmt: skip
+        if not _run_count_form(rows, *parts):
             return False
         at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
         put(ub, at, result_item, lanes, np.int64(row["dst_blk_stride"]), low, high, dst)

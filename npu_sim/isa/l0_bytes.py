@@ -38,13 +38,19 @@ def _turned_fractal(dst: np.ndarray, kept: Int, src: np.ndarray, at: Int) -> Non
 
 
 @jit
+def copy_fractals(dst: np.ndarray, first: Int, gap: Int, src: np.ndarray, base: Int, step: Int, count: Int) -> None:
+    """Keep ``count`` fractals, which are ``step`` bytes apart in ``src``, as carriers from number ``first`` on."""
+    data = reinterpret(dst, np.uint8)
+    for i in range(count):
+        _turned_fractal(data, (first + i * gap) * KEPT, src, base + i * step)
+
+
+@jit
 def load_2d_bytes(dst: np.ndarray, src: np.ndarray, row: Any) -> None:
     """LoadData2D of whole fractals; ``dst``: carriers, ``src``: bytes."""
-    data = reinterpret(dst, np.uint8)
     base = np.int64(row["src0"]) + np.int64(row["start_index"]) * FRACTAL
     first, gap = np.int64(row["dst"]) // FRACTAL, np.int64(row["dst_gap"]) + 1
-    for i in range(np.int64(row["repeat"])):
-        _turned_fractal(data, (first + i * gap) * KEPT, src, base + i * np.int64(row["src_stride"]) * FRACTAL)
+    copy_fractals(dst, first, gap, src, base, np.int64(row["src_stride"]) * FRACTAL, np.int64(row["repeat"]))
 
 
 @jit

@@ -13,7 +13,7 @@ from npu_sim._by_address import caller, table_maker, table_reader
 from npu_sim.isa.row import INSTR
 
 MACHINE = (
-    "row", "gm", "l1", "l0a", "l0b", "l0c", "ub", "bt", "fb", "config", "scratch", "staging", "sink", "log_runs",
+    "row", "gm", "l1", "l0a", "l0b", "l0c", "ub", "bt", "fb", "idx", "config", "scratch", "staging", "sink", "log_runs",
     "log_bytes", "addresses",
 )  # fmt: skip
 """What the semantics of an instruction can ask for, as `dispatch.run_rows` describes it.
@@ -30,7 +30,7 @@ UNKNOWN = 2
 
 _BYTES, _NUMBERS, _SINGLES = (types.Array(item, 1, "C") for item in (types.uint8, types.int64, types.float32))
 _ARRAYS = (
-    *(_BYTES, _BYTES, _SINGLES, _SINGLES, _SINGLES, _BYTES, _BYTES, _BYTES),
+    *(_BYTES, _BYTES, _SINGLES, _SINGLES, _SINGLES, _BYTES, _BYTES, _BYTES, _BYTES),
     *(_NUMBERS, types.Array(types.float64, 1, "C"), _SINGLES),
     *(_NUMBERS, types.Array(types.int64, 2, "C"), _BYTES),
     _NUMBERS,

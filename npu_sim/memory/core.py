@@ -23,7 +23,7 @@ POISON_BYTE = 0xFF
 
 _LINE_BYTES = 64
 
-Buffers = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Buffers = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def aligned(count: int, dtype: npt.DTypeLike) -> np.ndarray:
@@ -39,7 +39,7 @@ def aligned(count: int, dtype: npt.DTypeLike) -> np.ndarray:
 
 def memory_bytes(core: CoreSpec) -> int:
     """Return what the arenas of one core take on the host."""
-    tables = core.bt_bytes + core.quantisation_bytes
+    tables = core.bt_bytes + core.quantisation_bytes + core.index_bytes
     return core.l1_bytes + core.ub_bytes + 2 * (core.l0a_bytes + core.l0b_bytes) + core.l0c_bytes + tables
 
 
@@ -49,8 +49,8 @@ class CoreMemory:
 
     Attributes
     ----------
-    l1, ub, bt, fb : uint8[bytes]
-        Raw bytes; the bias table and the Fixpipe buffer are empty where a product has none.
+    l1, ub, bt, fb, idx : uint8[bytes]
+        Raw bytes; bias table, Fixpipe buffer and the buffer of indices are empty where a product has none.
     l0a, l0b : float32[bytes / 2]
         Carriers, see the module text.
     l0c : float32[bytes / 4]
@@ -64,6 +64,7 @@ class CoreMemory:
     l0c: npt.NDArray[np.float32]
     bt: npt.NDArray[np.uint8]
     fb: npt.NDArray[np.uint8]
+    idx: npt.NDArray[np.uint8]
 
     @classmethod
     def for_core(cls, core: CoreSpec) -> CoreMemory:
@@ -83,12 +84,13 @@ class CoreMemory:
             l0c=aligned(core.l0c_bytes // 4, np.float32),
             bt=aligned(core.bt_bytes, np.uint8),
             fb=aligned(core.quantisation_bytes, np.uint8),
+            idx=aligned(core.index_bytes, np.uint8),
         )
 
     @property
     def buffers(self) -> Buffers:
         """The arenas, in the order in which `isa.dispatch.run_rows` takes them."""
-        return self.l1, self.l0a, self.l0b, self.l0c, self.ub, self.bt, self.fb
+        return self.l1, self.l0a, self.l0b, self.l0c, self.ub, self.bt, self.fb, self.idx
 
     def poison(self) -> None:
         """Overwrite everything, so that a read before a write shows."""

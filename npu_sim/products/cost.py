@@ -69,7 +69,7 @@ class CostParams:
         Occupancy of one load beside its bytes; least occupancy.
     l1_to_tables_millibytes_per_cycle, l1_to_tables_minimum_cycles, l1_to_tables_isolated_cycles : int
         L1 to the bias table and the Fixpipe buffer: bytes read, least occupancy, latency behind it.
-    load2d_isolated_cycles, load3d_isolated_cycles : int
+    load2d_isolated_cycles, load3d_isolated_cycles, load_sparse_isolated_cycles : int
         Time beside the bytes until an isolated load is complete.
     mte1_start_cycles : int
         Extra occupancy of the first load after a WaitFlag or PipeBarrier of MTE1.
@@ -195,6 +195,7 @@ class CostParams:
     l1_to_tables_isolated_cycles: int
     load2d_isolated_cycles: int
     load3d_isolated_cycles: int
+    load_sparse_isolated_cycles: int
     mte1_start_cycles: int
     mte1_contention_permille: int
     gm_to_l1_command_cycles: int

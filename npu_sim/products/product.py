@@ -154,6 +154,11 @@ class CoreSpec:
         """What the Fixpipe buffer has for quantisation parameters: FB0."""
         return self.fb_bytes[0] if self.fb_bytes else 0
 
+    @property
+    def index_bytes(self) -> int:
+        """The buffer of LoadDataWithSparse for indices, which split cores have (its page: a quarter of L0B)."""
+        return self.l0b_bytes // 4 if self.is_split else 0
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "cube_k", FrozenMapping(self.cube_k))
         object.__setattr__(self, "barrier_pipes", tuple(self.barrier_pipes))

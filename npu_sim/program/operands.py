@@ -36,6 +36,7 @@ FIELDS = {
     "n_elems": "n",
     "bias": "src2",
     "scales": "src1",
+    "index": "src1",
     "address": "dst",
     "halves": "repeat_mode",
 }

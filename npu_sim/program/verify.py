@@ -43,6 +43,7 @@ def space_capacities(product: Product) -> dict[Space, int]:
         Space.UB: core.ub_bytes,
         Space.BT: core.bt_bytes,
         Space.FB: core.quantisation_bytes,
+        Space.IDX: core.index_bytes,
     }
 
 

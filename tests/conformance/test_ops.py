@@ -295,7 +295,7 @@ def _prepared(op, instance, rng):
     except semantics.OutsideMemoryError:
         return None
     declared = _Declared(rows)
-    if op in (*BY_DATA, *comparisons.SELECTIONS):
+    if op in (*BY_DATA, *comparisons.SELECTIONS, Op.MMAD_SPARSE):
         declared.narrow(machine)
     alike = (*ELEMENTWISE, *MASKED, Op.TRANS_DATA_TO_5HD)
     in_place = op in alike and not reads_result(rows[-1]) and (declared.read[Space.UB] & declared.write[Space.UB]).any()

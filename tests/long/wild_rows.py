@@ -63,7 +63,9 @@ class _Machine:
         self.gm, self.l1, self.ub = guarded(gm_bytes), guarded(core.l1_bytes), guarded(core.ub_bytes)
         self.l0a, self.l0b = (guarded(2 * size).view(np.float32) for size in (core.l0a_bytes, core.l0b_bytes))
         self.l0c = guarded(core.l0c_bytes).view(np.float32)
-        self.bt, self.fb = guarded(core.bt_bytes), guarded(core.quantisation_bytes)
+        self.bt, self.fb, self.idx = (
+            guarded(size) for size in (core.bt_bytes, core.quantisation_bytes, core.index_bytes)
+        )
         self._scratch = guarded(8 * scratch_floats(core)).view(np.float64)
         self._staging = guarded(max(core.l0c_bytes, 32768)).view(np.float32)
         self._log_runs, self._log_bytes = guarded(_LOG_BYTES).view(np.int64), guarded(_LOG_BYTES)
@@ -85,6 +87,7 @@ class _Machine:
             Space.UB: self.ub,
             Space.BT: self.bt,
             Space.FB: self.fb,
+            Space.IDX: self.idx,
         }
 
     def run(self, rows: np.ndarray, at: int, *, logging: bool) -> bool:
@@ -97,7 +100,7 @@ class _Machine:
         sink[3] = self._config[3]
         log_runs = self._log_runs[len(self._log_runs) - 4 * runs * int(sink[0]) :].reshape(-1, 4)
         log_bytes = self._log_bytes[len(self._log_bytes) - size * int(sink[0]) :]
-        buffers = self.gm, self.l1, self.l0a, self.l0b, self.l0c, self.ub, self.bt, self.fb
+        buffers = self.gm, self.l1, self.l0a, self.l0b, self.l0c, self.ub, self.bt, self.fb, self.idx
         work = self._config, self._scratch, self._staging, sink, log_runs, log_bytes
         done = int(run_rows(rows, at, at + 1, *buffers, *work)) < 0
         apply_log(self.gm, log_runs, log_bytes, sink)

@@ -38,6 +38,7 @@ SIZES = {
     Space.UB: 1 << 16,
     Space.BT: 1 << 10,
     Space.FB: 1 << 11,
+    Space.IDX: 64 * FRACTAL // 4,
 }
 A2, UNIFIED, TRAINING = get_product("910b"), get_product("310p"), get_product("910")
 SHIFTS = (Op.SHIFT_LEFT, Op.SHIFT_RIGHT, Op.SHIFT_LEFT_LOGICAL, Op.SHIFT_RIGHT_LOGICAL)
@@ -124,6 +125,7 @@ class Emulated:
     ub: np.ndarray
     bt: np.ndarray
     fb: np.ndarray
+    idx: np.ndarray
     l0_bytes: int = 2
     """Of an element in L0A and L0B."""
 
@@ -139,6 +141,7 @@ class Emulated:
             ub=contents[Space.UB].copy(),
             bt=contents[Space.BT].copy(),
             fb=contents[Space.FB].copy(),
+            idx=contents[Space.IDX].copy(),
             l0_bytes=ITEM[l0],
         )
 
@@ -146,7 +149,7 @@ class Emulated:
         return Emulated(*(buffer.copy() for buffer in self.buffers()), self.l0_bytes)
 
     def buffers(self):
-        return self.gm, self.l1, self.l0a, self.l0b, self.l0c, self.ub, self.bt, self.fb
+        return self.gm, self.l1, self.l0a, self.l0b, self.l0c, self.ub, self.bt, self.fb, self.idx
 
     def words(self, space):
         """The buffer of a space: bytes, resp. uint32 words of carriers wider than that and of accumulators."""
@@ -428,6 +431,29 @@ def mmad_bias(rng):
         bias=int(rng.integers(14)) * 64, dtype=dtype, m=m, n=n, k=k, mode=mode,
     )  # fmt: skip
     return Instance(builder, l0=dtype, memory=Data.INT32 if dtype == Data.INT8 else Data.FP32)
+
+
+def load_sparse(rng):
+    builder = ProgramBuilder(A2)
+    builder.load_sparse(
+        dst=int(rng.integers(50)) * FRACTAL, src=int(rng.integers(200)) * 32, index=int(rng.integers(200)) * 32,
+        dtype=Data.INT8, start_index=int(rng.integers(9)), repeat=int(rng.integers(9)),
+    )  # fmt: skip
+    return Instance(builder, l0=Data.INT8, memory=Data.INT8)
+
+
+def mmad_sparse(rng):
+    builder = ProgramBuilder(A2)
+    m, n = (_rarely_zero(rng, int(rng.choice((2, 5, 15, 16, 17, 20)))) for _ in range(2))
+    k = _rarely_zero(rng, 4 * int(rng.choice((1, 2, 3, 7, 8, 9, 16, 17, 24, 33))))
+    b = int(rng.integers(40)) * FRACTAL
+    builder.mmad_sparse(
+        dst=int(rng.integers(40)) * 1024, src_a=int(rng.integers(30)) * FRACTAL, src_b=b, dtype=Data.INT8, m=m, n=n,
+        k=k, mode=_pick(rng, (0, Mode.INIT)),
+    )  # fmt: skip
+    indices = rng.integers(0, 3, (-(-k // 64) * -(-n // 16) * 128, 4))
+    planted = {b // 4: (indices << 2 * np.arange(4)).sum(1).astype(np.uint8)}
+    return Instance(builder, l0=Data.INT8, memory=Data.INT32, planted=planted, planted_in=Space.IDX)
 
 
 def load_bias(rng):
@@ -1019,6 +1045,8 @@ GENERATORS = {
     Op.FIXPIPE_QUANT: fixpipe_quant,
     Op.FIXPIPE_SCALES: fixpipe_scales,
     Op.MMAD_BIAS: mmad_bias,
+    Op.LOAD_SPARSE: load_sparse,
+    Op.MMAD_SPARSE: mmad_sparse,
     Op.LOAD_BIAS: load_bias,
     Op.LOAD_SCALES: load_scales,
     Op.L0C_TO_UB: l0c_to_ub,
@@ -1087,7 +1115,7 @@ def differences(emulated, machine, row, l0):
     op = Op(row["op"])
     kind = Data(row[RESULT_TYPE_FIELD[op]]) if op in RESULT_TYPE_FIELD else Data.FP32 if op in MMADS else Data.NONE
     bad = []
-    for space in (Space.GM, Space.L1, Space.UB, Space.L0C, Space.BT, Space.FB):
+    for space in (Space.GM, Space.L1, Space.UB, Space.L0C, Space.BT, Space.FB, Space.IDX):
         got = emulated.words(space).view(np.uint8)
         if not _any_nan(got, machine.bytes[space], int(row["dst"]), ITEM.get(kind, 1), kind):
             bad.append(space.name)

@@ -61,7 +61,7 @@ def capacities_of(product):
     core = product.core
     names = {Space.L1: "l1", Space.L0A: "l0a", Space.L0B: "l0b", Space.L0C: "l0c", Space.UB: "ub", Space.BT: "bt"}
     sizes = {space: getattr(core, f"{name}_bytes") for space, name in names.items()}
-    return sizes | {Space.FB: core.fb_bytes[0] if core.fb_bytes else 0}
+    return sizes | {Space.FB: core.fb_bytes[0] if core.fb_bytes else 0, Space.IDX: core.l0b_bytes // 4 * core.is_split}
 
 
 _SCALAR = (Op.SCALAR_COPY, Op.SCALAR_LOAD, Op.SCALAR_LOOK, Op.SCALAR_STORE)
@@ -165,6 +165,8 @@ class WildRows:
         except UndefinedRowError:
             return
         for name, (space, low, high) in found.items():
+            if space == Space.IDX:  # follows from an address in L0B
+                continue
             first, end = self.tensors[tensor] if space == Space.GM else (0, self.capacities[Space(space)])
             step = _ALIGNMENT[Space(space)]
             if op in _SCALAR:
@@ -314,6 +316,15 @@ def _mmad_bias(w, row):
     modes = Mode.K_ALIGN | Mode.HF32 if dtype == Data.FP32 else 0
     sizes, mode = w._sizes(200, 200, 200), int(w.rng.integers(256)) & modes
     emit.emit_mmad_bias(row, 0, 0, 0, 0, 64 * w._size(16), dtype, *sizes, mode, 0, 0)
+
+
+def _load_sparse(w, row):
+    emit.emit_load_sparse(row, 0, 0, 0, 0, Data.INT8, *w._sizes(8, 64), 0, 0)
+
+
+def _mmad_sparse(w, row):
+    m, n, k = w._sizes(200, 200, 50)
+    emit.emit_mmad_sparse(row, 0, 0, 0, 0, Data.INT8, m + (m == 1), n, 4 * k, w._pick((0, Mode.INIT)), 0, 0)
 
 
 def _load_bias(w, row):
@@ -582,6 +593,8 @@ _EMITTERS = {
     Op.FIXPIPE_QUANT: _fixpipe_quant,
     Op.FIXPIPE_SCALES: _fixpipe_scales,
     Op.MMAD_BIAS: _mmad_bias,
+    Op.LOAD_SPARSE: _load_sparse,
+    Op.MMAD_SPARSE: _mmad_sparse,
     Op.LOAD_BIAS: _load_bias,
     Op.LOAD_SCALES: lambda w, row: emit.emit_load_scales(row, 0, 0, 0, w._size(16), 0, 0),
     Op.L0C_TO_UB: _l0c_to_ub,

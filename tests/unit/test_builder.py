@@ -19,6 +19,7 @@ FIELDS = {
     "src0_rep_stride": "src_rep_stride",
     "src": "src0", "src_a": "src0", "src_b": "src1", "src_space": "src0_space", "src_dtype": "dtype",
     "value_bits": "value", "enable": "value", "buffer": "value", "bias": "src2", "scales": "src1",
+    "index": "src1",
     ("SET_FLAG", "src_pipe"): "pipe", ("SET_FLAG", "dst_pipe"): "peer",
     "mode_id": "value", "flag_id": "event", "word": "value", "halves": "repeat_mode",
     ("WAIT_FLAG", "src_pipe"): "peer", ("WAIT_FLAG", "dst_pipe"): "pipe",

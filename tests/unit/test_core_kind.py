@@ -22,7 +22,10 @@ from tests.oracles.instances import GENERATORS, candidates
 SPLIT, UNIFIED = get_product("910b"), get_product("310p")
 
 # What the two cores have, transcribed from the description of the split architecture.
-BUFFERS = {"cube": {Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.BT, Space.FB}, "vector": {Space.UB}}
+BUFFERS = {
+    "cube": {Space.L1, Space.L0A, Space.L0B, Space.L0C, Space.BT, Space.FB, Space.IDX},
+    "vector": {Space.UB},
+}
 PIPES = {
     "cube": {Pipe.S, Pipe.M, Pipe.MTE1, Pipe.MTE2, Pipe.MTE3, Pipe.FIX},
     "vector": {Pipe.S, Pipe.V, Pipe.MTE2, Pipe.MTE3},
@@ -36,6 +39,8 @@ def _buffers_of(row):
         Op.MMAD: {Space.L0A, Space.L0B, Space.L0C},
         Op.MMAD_BIAS: {Space.L0A, Space.L0B, Space.L0C, Space.BT},
         Op.LOAD_BIAS: {Space.L1, Space.BT},
+        Op.LOAD_SPARSE: {Space.L1, Space.L0B, Space.IDX},
+        Op.MMAD_SPARSE: {Space.L0A, Space.L0B, Space.L0C, Space.IDX},
         Op.LOAD_SCALES: {Space.L1, Space.FB},
         Op.L0C_TO_UB: {Space.L0C, Space.UB},
     }

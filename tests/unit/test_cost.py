@@ -301,6 +301,18 @@ def test_load_transpose_counts_the_fractals_of_a_square(target, dtype, fractals,
     assert cost_of(row) == (1 + cycles, 5, 512 * fractals)
 
 
+def test_sparse_weights_load_as_others_and_take_half_of_the_steps():
+    load = lambda r, n, count: emit.emit_load_sparse(r, n, 0, 0, 0, Data.INT8, 0, count, 0, 0)  # noqa: E731
+    assert cost_of(lambda r, n: load(r, n, 8)) == (1 + 32, 7, 4096)
+    assert cost_of(lambda r, n: load(r, n, 0)) == (1, 0, 0)
+    for k, steps in ((4, 1), (64, 1), (68, 2), (512, 8)):
+        plain, half = (
+            cost_of(lambda r, n, e=emitter, k=depth: e(r, n, 0, 0, 0, Data.INT8, 32, 48, k, Mode.INIT, 0, 0))
+            for emitter, depth in ((emit.emit_mmad, 32 * steps), (emit.emit_mmad_sparse, k))
+        )
+        assert half == plain
+
+
 RATES = [  # strideW, image rows, to L0A, to L0B
     (1, 1, 256, 128),
     (1, 2, 128, 85),
@@ -640,8 +652,8 @@ def test_rules_against_published_measurements(law, count, median, p90):
 @pytest.mark.parametrize(
     ("params", "expected"),
     [
-        (C220, {Op.LOAD_2D: 25, Op.LOAD_3D: 60, Op.LOAD_3D_V1: 60}),
-        (C100, {Op.LOAD_2D: 25, Op.LOAD_3D: 12, Op.LOAD_3D_V1: 12}),
+        (C220, {Op.LOAD_2D: 25, Op.LOAD_SPARSE: 25, Op.LOAD_3D: 60, Op.LOAD_3D_V1: 60}),
+        (C100, {Op.LOAD_2D: 25, Op.LOAD_SPARSE: 25, Op.LOAD_3D: 12, Op.LOAD_3D_V1: 12}),
     ],
 )
 def test_issue_cost_loads_program_registers(params, expected):

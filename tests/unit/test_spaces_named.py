@@ -9,7 +9,7 @@ from npu_sim.isa.footprint import empty_runs, footprint_at
 from npu_sim.isa.op import Op, Space
 from tests.oracles.instances import GENERATORS, candidates
 
-_TABLES = {Space.BT, Space.FB}
+_TABLES = {Space.BT, Space.FB, Space.IDX}
 """Poisoned when a session begins."""
 
 

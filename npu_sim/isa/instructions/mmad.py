@@ -167,11 +167,17 @@ def cost_of(row, cost, overhead):
         step, block_shift = cost["mmad_int8_step_cycles"], 5
     else:
         return np.int64(UNSUPPORTED), np.int64(0), np.int64(0)
+    k_fractals = (np.int64(row["k"]) + (1 << block_shift) - 1) >> block_shift
+    return cost_of_steps(row, k_fractals, step, overhead, cost)
+
+
+@jit
+def cost_of_steps(row, k_fractals, step, overhead, cost):
+    """Return the cost of ``k_fractals`` steps of ``step`` cycles for each fractal of L0C."""
     if step == 0:
         return np.int64(UNSUPPORTED), np.int64(0), np.int64(0)
     m_fractals = (np.int64(row["m"]) + 15) >> 4
     n_fractals = (np.int64(row["n"]) + 15) >> 4
-    k_fractals = (np.int64(row["k"]) + (1 << block_shift) - 1) >> block_shift
     steps = amount(m_fractals, n_fractals, k_fractals)
     if steps == 0:
         return cost["issue_cycles"], np.int64(0), np.int64(0)

@@ -113,7 +113,7 @@ def _multiply(a: npt.NDArray[np.float32], b: npt.NDArray[np.float32], arithmetic
         row[name] = value
     nothing = np.zeros(0, np.uint8)
     bad = run_rows(
-        row, 0, 1, nothing, nothing, l0a.reshape(-1), l0b.reshape(-1), l0c, nothing, nothing, nothing,
+        row, 0, 1, nothing, nothing, l0a.reshape(-1), l0b.reshape(-1), l0c, nothing, nothing, nothing, nothing,
         _configuration(arithmetic),
         np.empty(scratch_words(l0a.size, l0b.size)), np.zeros(0, np.float32), np.zeros(SINK_LENGTH, np.int64),
         np.zeros((0, 4), np.int64), nothing,

@@ -187,6 +187,19 @@ inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T
                               npusim::from_l1(here, src, "LoadDataWithTranspose"), npusim::moved<T>(), p.startIndex,
                               p.repeatTimes, p.srcStride, p.dstGap, p.dstFracGap);
 }
+// Fractals one behind the other, so of the parameters only where they begin and how many they are.
+template <class T, class U>
+inline void LoadDataWithSparse(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<U>& idx,
+                               const LoadData2DParams& p, Here here = Here::now()) {
+  static_assert(std::is_same_v<T, int8_t> && std::is_same_v<U, uint8_t>,
+                "LoadDataWithSparse is of int8_t, with indices of uint8_t");
+  if (!npusim::has_cube()) return;
+  if (dst.space() != npusim::space::L0B)
+    npusim::refuse(here, "LoadDataWithSparse must go to L0B, not to %s", npusim::space_name(dst.space()));
+  npusim::emit_load_sparse(here, dst.address, npusim::from_l1(here, src, "LoadDataWithSparse"),
+                           npusim::from_l1(here, idx, "LoadDataWithSparse"), npusim::number<T>(), p.startIndex,
+                           p.repeatTimes);
+}
 
 template <class T, NPUSIM_CONFIG(IsResetLoad3dConfig) config = IS_RESER_LOAD3D_DEFAULT_CONFIG>
 inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<T>& p,
@@ -245,20 +258,32 @@ inline void Fill(const LocalTensor<T>& dst, const InitConstValueParams<T>& p, He
 }  // namespace AscendC
 
 namespace npusim {
-template <class C, class A>
-inline void multiply_alike(Here here, const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<A>& b,
-                           const AscendC::MmadParams& p, int64_t bias) {
+// `emit`: what multiplies the tensors, which are in their places, and by `unitFlag` may wait for Fixpipe.
+template <class C, class A, class Emit>
+inline void multiply_in_place(Here here, const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<A>& b,
+                              const AscendC::MmadParams& p, const char* call, Emit emit) {
   auto expect = [&](int64_t in, int64_t wanted, const char* what) {
-    if (in != wanted) refuse(here, "Mmad %s must be in %s, not in %s", what, space_name(wanted), space_name(in));
+    if (in != wanted) refuse(here, "%s %s must be in %s, not in %s", call, what, space_name(wanted), space_name(in));
   };
   expect(c.space(), space::L0C, "result");
   expect(a.space(), space::L0A, "left operand");
   expect(b.space(), space::L0B, "right operand");
   if (p.unitFlag) before_unit_mmad(here, c.address, int64_t((p.m + 15) / 16) * ((p.n + 15) / 16) * 256 * sizeof(C));
-  int64_t align = p.kDirectionAlign ? mode::K_ALIGN : 0, init = p.cmatrixInitVal && !p.isBias ? mode::INIT : 0;
-  if (bias < 0) emit_mmad(here, c.address, a.address, b.address, number<A>(), p.m, p.n, p.k, init | align);
-  else emit_mmad_bias(here, c.address, a.address, b.address, bias, number<A>(), p.m, p.n, p.k, align);
+  emit();
   behind_unit_mmad(here, c.address, p.unitFlag == 3);
+}
+inline int64_t begins(const AscendC::MmadParams& p) { return p.cmatrixInitVal && !p.isBias ? mode::INIT : 0; }
+inline int64_t aligned_k(const AscendC::MmadParams& p) { return p.kDirectionAlign ? mode::K_ALIGN : 0; }
+inline bool begins_with_bias(const AscendC::MmadParams& p) { return p.cmatrixSource && (!p.cmatrixInitVal || p.isBias); }
+template <class C, class A>
+inline void multiply_alike(Here here, const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<A>& b,
+                           const AscendC::MmadParams& p, int64_t bias) {
+  multiply_in_place(here, c, a, b, p, "Mmad", [&] {
+    if (bias < 0)
+      emit_mmad(here, c.address, a.address, b.address, number<A>(), p.m, p.n, p.k, begins(p) | aligned_k(p));
+    else
+      emit_mmad_bias(here, c.address, a.address, b.address, bias, number<A>(), p.m, p.n, p.k, aligned_k(p));
+  });
 }
 // `bias`: where the sums begin in the bias table; -1: with 0, or with what is in L0C.
 template <class C, class A, class B>
@@ -282,7 +307,20 @@ namespace AscendC {
 template <class C, class A, class B>
 inline void Mmad(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<B>& b, const MmadParams& p,
                  Here here = Here::now()) {
-  npusim::multiply_matrices(here, c, a, b, p, p.cmatrixSource && (!p.cmatrixInitVal || p.isBias) ? 0 : -1);
+  npusim::multiply_matrices(here, c, a, b, p, npusim::begins_with_bias(p) ? 0 : -1);
+}
+// b: what LoadDataWithSparse brought of every four along k.
+template <class C, class A>
+inline void MmadWithSparse(const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<A>& b, const MmadParams& p,
+                           Here here = Here::now()) {
+  static_assert(std::is_same_v<A, int8_t> && std::is_same_v<C, int32_t>, "MmadWithSparse is of int8_t into int32_t");
+  if (!npusim::has_cube()) return;
+  if (p.kDirectionAlign) npusim::refuse(here, "MmadWithSparse must have kDirectionAlign false");
+  if (npusim::begins_with_bias(p)) npusim::refuse(here, "MmadWithSparse with cmatrixSource is not modelled");
+  npusim::multiply_in_place(here, c, a, b, p, "MmadWithSparse", [&] {
+    npusim::emit_mmad_sparse(here, c.address, a.address, b.address, npusim::number<A>(), p.m, p.n, p.k,
+                             npusim::begins(p));
+  });
 }
 // The sums begin with a bias in the table, or with those of a tensor in L0C.
 template <class C, class A, class B, class V>

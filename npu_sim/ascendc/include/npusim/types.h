@@ -196,7 +196,7 @@ inline int64_t pipe_capacity_of(int64_t in_space) {
 }
 
 inline const char* space_name(int64_t in_space) {
-  constexpr const char* names[] = {"no buffer", "GM", "L1", "L0A", "L0B", "L0C", "UB", "BT", "FB"};
+  constexpr const char* names[] = {"no buffer", "GM", "L1", "L0A", "L0B", "L0C", "UB", "BT", "FB", "IDX"};
   return names[in_space];
 }
 
