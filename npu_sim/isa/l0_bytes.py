@@ -115,6 +115,8 @@ def mmad_bytes(l0a: np.ndarray, l0b: np.ndarray, l0c: np.ndarray, row: Any) -> F
     With m = 1 L0A is one vector of k elements in memory order.
     """
     m, n, k = np.int64(row["m"]), np.int64(row["n"]), np.int64(row["k"])
+    if m == 0 or n == 0 or k == 0:
+        return True
     m1, n1, k1 = (m + 15) // 16, (n + 15) // 16, (k + 31) // 32
     a_at, b_at, c_at = np.int64(row["src0"]), np.int64(row["src1"]), np.int64(row["dst"])
     if a_at % FRACTAL != 0 or b_at % FRACTAL != 0 or c_at % 4 != 0 or min(a_at, b_at, c_at, m, n, k) < 0:

@@ -6,10 +6,19 @@ import numpy as np
 import pytest
 
 from npu_sim._jit import JIT_ENABLED
-from npu_sim.isa.op import SPEC_OF_OP, Data, Op, Space
+from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
 from npu_sim.program.builder import ProgramBuilder, window
 from tests.oracles import semantics
-from tests.oracles.instances import A2, GENERATORS, TRAINING, Emulated, candidates, differences, random_memories
+from tests.oracles.instances import (
+    A2,
+    GENERATORS,
+    TRAINING,
+    Emulated,
+    Instance,
+    candidates,
+    differences,
+    random_memories,
+)
 
 COUNTS = {Op.MMAD: 80, Op.LOAD_3D: 300, Op.FIXPIPE: 160} if JIT_ENABLED else {}
 DEFAULT_COUNT = 200 if JIT_ENABLED else 25
@@ -59,6 +68,16 @@ def test_instruction_on_random_operands_equals_twin(op):
         assert found == [], (number, saturate, model[0], str(row))
     assert ran >= count // 2
     assert changed >= count // 3 or op in (Op.SCALAR_LOAD, Op.SCALAR_LOOK)  # what that reads no memory shows
+
+
+@pytest.mark.parametrize("dtype", [Data.FP16, Data.INT8])
+@pytest.mark.parametrize("extents", [(0, 16, 32), (16, 0, 32), (16, 16, 0)])
+def test_products_without_an_extent_leave_the_sums(extents, dtype):
+    builder = ProgramBuilder(A2)
+    builder.mmad(dst=0, src_a=0, src_b=0, dtype=dtype, mode=Mode.INIT, **dict(zip("mnk", extents, strict=True)))
+    emulated, machine = _run_both(Instance(builder, l0=dtype), np.random.default_rng(0))
+    assert not machine.wrote[Space.L0C].any()
+    assert differences(emulated, machine, builder.rows[0], dtype) == []
 
 
 def _without_semantics():
