@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -144,6 +144,18 @@ def _is_whole(row: np.void) -> bool:
     return bool(row["src_stride"] == ceil_div(int(row["m_size"]), 16) * 16 and row["nd_num"] <= 1)
 
 
+def _of_pairs(operand: Operand, axis: int) -> Operand:
+    """Return an operand of bytes with the two elements of int4 that each holds, k along ``axis`` of the matrix."""
+    values = _unpacked(np.moveaxis(operand.values, axis, -1))
+    fractals = None if operand.fractals is None else _unpacked(operand.fractals)
+    return replace(operand, values=np.moveaxis(values, -1, axis), fractals=fractals)
+
+
+def _unpacked(pairs: np.ndarray) -> np.ndarray:
+    """Return int8 with the low and the high halves of int8 along the last axis."""
+    return np.stack([pairs << 4 >> 4, pairs >> 4], axis=-1).reshape(*pairs.shape[:-1], -1)
+
+
 def _indices(memory: CoreMemory, address: int, depth: int, n: int) -> Operand:
     """Return the indices of sparse weights [depth, n] at an address of L0B."""
     first, across = int(as_written(index_address)(address)), ceil_div(n, 16)
@@ -189,6 +201,8 @@ def _of_mmad(row: np.void, memory: CoreMemory, *, written: bool) -> list[Operand
             right.fractals(kind, ceil_div(n, 16) * ceil_div(b_depth, depth), second),
         ),
     ]
+    if int(row["op"]) == Op.MMAD_INT4:
+        found = [_of_pairs(one, axis) for axis, one in ((1, found[0]), (0, found[1]))]
     if int(row["op"]) == Op.MMAD_SPARSE:
         found.append(_indices(memory, second, b_depth, n))
     if int(row["op"]) == Op.MMAD_BIAS:

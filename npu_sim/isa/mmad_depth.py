@@ -13,5 +13,7 @@ def depths_of(row: np.void) -> tuple[int, int]:
     k = int(row["k"])
     if int(row["op"]) == Op.MMAD_SPARSE:
         return k, k // 2
+    if int(row["op"]) == Op.MMAD_INT4:
+        return k // 2, k // 2
     whole = k * int(ITEM_BYTES_OF_CODE[int(row["dtype"])])
     return whole, whole

@@ -116,11 +116,11 @@ def _fixpipe(op: Mapping[str, Any], dst: Space, row_major: bool) -> Emission:
 
 def _mmad(op: Mapping[str, Any], dtype: str, first: bool) -> Emission:
     source = dtype.partition("->")[0].split(",")[0]
-    # No product of the machine multiplies int4: a step of it holds twice the products of int8, in the same time.
-    halves = 2 if source == "int4" else 1
-    kind = _TYPES.get("int8" if source == "int4" else source, Data.FP16)
-    m, n, k = operand(op, "m"), operand(op, "n"), ceil_div(operand(op, "k"), halves)
-    return lambda b: b.mmad(dst=0, src_a=0, src_b=0, dtype=kind, m=m, n=n, k=k, mode=Mode.INIT if first else 0)
+    tile = {name: operand(op, name) for name in "mnk"}
+    tile |= {"dst": 0, "src_a": 0, "src_b": 0, "mode": Mode.INIT if first else 0}
+    if source == "int4":
+        return lambda b: b.mmad_int4(dtype=Data.INT8, **tile)
+    return lambda b: b.mmad(dtype=_TYPES.get(source, Data.FP16), **tile)
 
 
 def emission(op: Mapping[str, Any], *, dtype: str, row_major: bool, first: bool = True) -> Emission | None:

@@ -178,6 +178,7 @@ class CostParams:
     mmad_hf32_step_cycles: int
     mmad_fp32_step_cycles: int
     mmad_int8_step_cycles: int
+    mmad_int4_step_cycles: int
     mmad_overhead_cycles: int
     mmad_accumulate_overhead_cycles: int
     mmad_isolated_cycles: int

@@ -116,7 +116,7 @@ void fill(GM_ADDR z, __tiling_data_ptr__ Sizes* sizes) {
 template <class T> void multiply(TPipe& pipe) {
   TBuf<TPosition::A2> a; TBuf<TPosition::B2> b; TBuf<TPosition::CO1> c;
   pipe.InitBuffer(a, 512); pipe.InitBuffer(b, 512); pipe.InitBuffer(c, 1024);
-  MmadParams p; p.m = 16; p.n = 16; p.k = 64; p.cmatrixInitVal = true;
+  MmadParams p; p.m = 16; p.n = 16; p.k = 64; p.cmatrixInitVal = false; p.cmatrixSource = true;
   Mmad(c.Get<int32_t>(), a.template Get<T>(), b.template Get<T>(), p);
 }
 extern "C" __global__ __aicore__ void names(GM_ADDR z, GM_ADDR tiling) {
@@ -145,7 +145,7 @@ def test_names_of_public_headers(tmp_path):
     ascendc.compile(path, kernel="names")(z, tiling=np.full(51, 11, np.int32))
     assert (z == 16 + 3 + 2).all()
     # a product the machine has not is refused where it is called
-    with pytest.raises(KernelError, match="Mmad of int4b_t is not modelled"):
+    with pytest.raises(KernelError, match="Mmad of int4b_t is modelled without a bias"):
         ascendc.compile(path, kernel="four_bits")(z)
 
 

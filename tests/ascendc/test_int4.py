@@ -31,8 +31,9 @@ extern "C" __global__ __aicore__ void halves(GM_ADDR x, GM_ADDR y, GM_ADDR z, GM
   auto c = buffer.Get<half>();
   int32_t seen[] = {int32_t(b.GetSize()), int32_t(whole.GetSize()), int32_t(b[64].GetPhyAddr() - b.GetPhyAddr()),
                     int32_t(b[64].GetLength()), int32_t(b.GetPhyAddr(10) - b.GetPhyAddr()),
-                    int32_t(Y.GetPhyAddr(64) - Y.GetPhyAddr())};
-  for (int i = 0; i < 6; i++) Sizes.SetValue(i, seen[i]);
+                    int32_t(Y.GetPhyAddr(64) - Y.GetPhyAddr()),
+                    int32_t(10 * SizeOfBits<int4b_t>::value + SizeOfBits<half>::value)};
+  for (int i = 0; i < 7; i++) Sizes.SetValue(i, seen[i]);
   uint64_t bits[] = {0xFF0F0000000000F3ull, 0x3ull};
   auto round = RoundMode(mode);
   if (form == 0) {  // numbers of elements
@@ -95,7 +96,7 @@ def test_half_becomes_int4_and_back(kernel, form, mode):
     assert np.array_equal(y, _packed(expected))
     assert np.array_equal(z, expected)
     assert run.findings == ()
-    assert sizes[:6].tolist() == [512, 2048, 32, 512 // 2 - 32, 5, 32]
+    assert sizes[:7].tolist() == [512, 2048, 32, 512 // 2 - 32, 5, 32, 56]
 
 
 def test_lanes_by_bits_are_pairs(kernel):

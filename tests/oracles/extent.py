@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product as pairs
 
 from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
-from tests.oracles import comparisons, conversions, data_moves, int4_casts, reductions, sparse
+from tests.oracles import comparisons, conversions, data_moves, int4_casts, int4_cube, reductions, sparse
 from tests.oracles.byte_ranges import boxes, join
 from tests.oracles.footprint import ITEM
 from tests.oracles.tables import ELEMENTWISE, MASKED, named_handlers
@@ -429,6 +429,7 @@ _HANDLERS = {
     **data_moves.EXTENTS,
     Op.COPY: _masked,
     **dict.fromkeys(int4_casts.RUN, int4_casts.extent),
+    **int4_cube.EXTENTS,
     **sparse.EXTENTS,
     **dict.fromkeys(reductions.OPS, reductions.extent),
     **comparisons.EXTENTS,

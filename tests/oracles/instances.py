@@ -456,6 +456,27 @@ def mmad_sparse(rng):
     return Instance(builder, l0=Data.INT8, memory=Data.INT32, planted=planted, planted_in=Space.IDX)
 
 
+def load_transpose_int4(rng):
+    builder = ProgramBuilder(A2)
+    start, repeat, stride, gap, inner = _below(rng, 5, 4, 4, 6, 4)
+    builder.load_transpose_int4(
+        dst=int(rng.integers(20)) * FRACTAL, src=int(rng.integers(300)) * 32, dtype=Data.INT8, start_index=start,
+        repeat=repeat, src_stride=stride, dst_gap=gap, dst_frac_gap=inner,
+    )  # fmt: skip
+    return Instance(builder, l0=Data.INT8, memory=Data.INT8)
+
+
+def mmad_int4(rng):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED)))
+    m, n = (_rarely_zero(rng, int(rng.choice((1, 2, 5, 15, 16, 17, 20)))) for _ in range(2))
+    builder.mmad_int4(
+        dst=int(rng.integers(40)) * 1024, src_a=int(rng.integers(30)) * FRACTAL, src_b=int(rng.integers(30)) * FRACTAL,
+        dtype=Data.INT8, m=m, n=n, k=_rarely_zero(rng, 2 * int(rng.choice((1, 2, 5, 31, 32, 33, 48, 64, 75)))),
+        mode=_pick(rng, (0, Mode.INIT)),
+    )  # fmt: skip
+    return Instance(builder, l0=Data.INT8, memory=Data.INT32)
+
+
 def load_bias(rng):
     builder = ProgramBuilder(A2)
     dtype = _pick(rng, (Data.FP32, Data.INT32, Data.FP16))
@@ -1045,6 +1066,8 @@ GENERATORS = {
     Op.FIXPIPE_QUANT: fixpipe_quant,
     Op.FIXPIPE_SCALES: fixpipe_scales,
     Op.MMAD_BIAS: mmad_bias,
+    Op.LOAD_TRANSPOSE_INT4: load_transpose_int4,
+    Op.MMAD_INT4: mmad_int4,
     Op.LOAD_SPARSE: load_sparse,
     Op.MMAD_SPARSE: mmad_sparse,
     Op.LOAD_BIAS: load_bias,

@@ -318,6 +318,15 @@ def _mmad_bias(w, row):
     emit.emit_mmad_bias(row, 0, 0, 0, 0, 64 * w._size(16), dtype, *sizes, mode, 0, 0)
 
 
+def _load_transpose_int4(w, row):
+    emit.emit_load_transpose_int4(row, 0, 0, 0, Data.INT8, *w._sizes(8, 16, 4, 3, 3), 0, 0)
+
+
+def _mmad_int4(w, row):
+    m, n, k = w._sizes(200, 200, 100)
+    emit.emit_mmad_int4(row, 0, 0, 0, 0, Data.INT8, m, n, 2 * k, w._pick((0, Mode.INIT)), 0, 0)
+
+
 def _load_sparse(w, row):
     emit.emit_load_sparse(row, 0, 0, 0, 0, Data.INT8, *w._sizes(8, 64), 0, 0)
 
@@ -593,6 +602,8 @@ _EMITTERS = {
     Op.FIXPIPE_QUANT: _fixpipe_quant,
     Op.FIXPIPE_SCALES: _fixpipe_scales,
     Op.MMAD_BIAS: _mmad_bias,
+    Op.LOAD_TRANSPOSE_INT4: _load_transpose_int4,
+    Op.MMAD_INT4: _mmad_int4,
     Op.LOAD_SPARSE: _load_sparse,
     Op.MMAD_SPARSE: _mmad_sparse,
     Op.LOAD_BIAS: _load_bias,

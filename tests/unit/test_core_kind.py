@@ -39,6 +39,7 @@ def _buffers_of(row):
         Op.MMAD: {Space.L0A, Space.L0B, Space.L0C},
         Op.MMAD_BIAS: {Space.L0A, Space.L0B, Space.L0C, Space.BT},
         Op.LOAD_BIAS: {Space.L1, Space.BT},
+        Op.MMAD_INT4: {Space.L0A, Space.L0B, Space.L0C},
         Op.LOAD_SPARSE: {Space.L1, Space.L0B, Space.IDX},
         Op.MMAD_SPARSE: {Space.L0A, Space.L0B, Space.L0C, Space.IDX},
         Op.LOAD_SCALES: {Space.L1, Space.FB},

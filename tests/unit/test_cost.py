@@ -313,6 +313,20 @@ def test_sparse_weights_load_as_others_and_take_half_of_the_steps():
         assert half == plain
 
 
+def test_steps_of_int4_have_twice_the_k_of_int8():
+    for params in (C220, M200):
+        for k, steps in ((2, 1), (64, 1), (66, 2), (512, 8)):
+            of_bytes, of_pairs = (
+                cost_of(
+                    lambda r, n, e=emitter, k=depth: e(r, n, 0, 0, 0, Data.INT8, 32, 48, k, Mode.INIT, 0, 0), params
+                )
+                for emitter, depth in ((emit.emit_mmad, 32 * steps), (emit.emit_mmad_int4, k))
+            )
+            assert of_pairs == of_bytes
+    row = lambda r, n: emit.emit_load_transpose_int4(r, n, 0, 0, Data.INT8, 0, 4, 1, 3, 0, 0, 0)  # noqa: E731
+    assert cost_of(row) == (1 + 64, 5, 8192)
+
+
 RATES = [  # strideW, image rows, to L0A, to L0B
     (1, 1, 256, 128),
     (1, 2, 128, 85),

@@ -320,13 +320,15 @@ def _converting(spec):
 
 TABLES = (Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES, Op.MMAD_BIAS, Op.LOAD_BIAS, Op.LOAD_SCALES)
 SPARSE = (Op.LOAD_SPARSE, Op.MMAD_SPARSE)
+OF_INT4 = (Op.LOAD_TRANSPOSE_INT4, Op.MMAD_INT4)
 COMPARISONS = (Op.COMPARE, Op.COMPARE_SCALAR, Op.SELECT, Op.SELECT_SCALAR)
 GENERATORS = {
     **named_handlers(globals()),
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
     **{op: _converting(SPEC_OF_OP[op]) for op in conversions.TYPES},
     **{op: _masked(op) for op in MASKED},
-    **{op: _legal(op) for op in (*data_moves.RUN, *int4_casts.RUN, *reductions.OPS, *COMPARISONS, *TABLES, *SPARSE)},
+    **{op: _legal(op) for op in (*data_moves.RUN, *int4_casts.RUN, *reductions.OPS, *COMPARISONS)},
+    **{op: _legal(op) for op in (*TABLES, *SPARSE, *OF_INT4)},
 }
 NO_MEMORY = {
     Op.SET_FLAG, Op.WAIT_FLAG, Op.PIPE_BARRIER, Op.SET_ATOMIC, Op.SET_HF32, Op.ALLOC_TENSOR, Op.FREE_TENSOR,

@@ -68,6 +68,8 @@ def _legal(op, arch):
             rows, 0, Space.GM, 0, 0, 0, Data.INT32, half, 16, 16, 16, 32, 1, 0, 0, 0, 1, 0, 0, 0
         ),
         Op.MMAD_BIAS: lambda: emit.emit_mmad_bias(rows, 0, 0, 0, 0, 0, half, 16, 16, 16, 0, 0, 0),
+        Op.LOAD_TRANSPOSE_INT4: lambda: emit.emit_load_transpose_int4(rows, 0, 0, 0, Data.INT8, 0, 1, 1, 0, 0, 0, 0),
+        Op.MMAD_INT4: lambda: emit.emit_mmad_int4(rows, 0, 0, 0, 0, Data.INT8, 16, 16, 64, Mode.INIT, 0, 0),
         Op.LOAD_SPARSE: lambda: emit.emit_load_sparse(rows, 0, 0, 0, 0, Data.INT8, 0, 1, 0, 0),
         Op.MMAD_SPARSE: lambda: emit.emit_mmad_sparse(rows, 0, 0, 0, 0, Data.INT8, 16, 16, 64, Mode.INIT, 0, 0),
         Op.LOAD_BIAS: lambda: emit.emit_load_bias(rows, 0, 0, 0, half, Data.FP32, 1, 0, 0),

@@ -140,6 +140,9 @@ inline FeatureMap map_of(int64_t height, int64_t width, const uint8_t* pads) {
   return {height, width, {pads[0], pads[1], pads[2], pads[3]}};
 }
 
+template <class T> inline void window_of(Here here) {
+  if (is_int4<T>) refuse(here, "LoadData with windows (LoadData3D) is not modelled of int4b_t");
+}
 inline int64_t transposed(bool on) { return on ? mode::TRANSPOSE : 0; }
 inline int64_t wide(uint8_t size, bool more) { return size + 256 * more; }
 }  // namespace npusim
@@ -183,9 +186,16 @@ template <class T>
 inline void LoadDataWithTranspose(const LocalTensor<T>& dst, const LocalTensor<T>& src,
                                   const LoadData2dTransposeParams& p, Here here = Here::now()) {
   if (!npusim::has_cube()) return;
-  npusim::emit_load_transpose(here, dst.space(), npusim::into_l0(here, dst, "LoadDataWithTranspose"),
-                              npusim::from_l1(here, src, "LoadDataWithTranspose"), npusim::moved<T>(), p.startIndex,
-                              p.repeatTimes, p.srcStride, p.dstGap, p.dstFracGap);
+  int64_t from = npusim::from_l1(here, src, "LoadDataWithTranspose");
+  if constexpr (npusim::is_int4<T>) {
+    if (dst.space() != npusim::space::L0B)
+      npusim::refuse(here, "LoadDataWithTranspose of int4b_t must go to L0B, not to %s", npusim::space_name(dst.space()));
+    npusim::emit_load_transpose_int4(here, dst.address, from, npusim::moved<T>(), p.startIndex, p.repeatTimes,
+                                     p.srcStride, p.dstGap, p.dstFracGap);
+  } else {
+    npusim::emit_load_transpose(here, dst.space(), npusim::into_l0(here, dst, "LoadDataWithTranspose"), from,
+                                npusim::moved<T>(), p.startIndex, p.repeatTimes, p.srcStride, p.dstGap, p.dstFracGap);
+  }
 }
 // Fractals one behind the other, so of the parameters only where they begin and how many they are.
 template <class T, class U>
@@ -205,6 +215,7 @@ template <class T, NPUSIM_CONFIG(IsResetLoad3dConfig) config = IS_RESER_LOAD3D_D
 inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2<T>& p,
                      Here here = Here::now()) {
   if (!npusim::has_cube()) return;
+  npusim::window_of<T>(here);
   npusim::FeatureMap& map = npusim::self->maps[p.fMatrixCtrl];
   if (config.isSetFMatrix) map = npusim::map_of(p.l1H, p.l1W, p.padList);
   if (config.isSetPadding) SetLoadDataPaddingValue(p.padValue, here);
@@ -220,6 +231,7 @@ template <class T>
 inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV2Pro& p,
                      Here here = Here::now()) {
   if (!npusim::has_cube()) return;
+  npusim::window_of<T>(here);
   auto extent = [&](int bit) { return int64_t(p.extConfig >> bit & 0xFFFF); };
   auto size = [&](int byte) { return uint8_t(p.filterConfig >> 8 * byte); };
   npusim::Row& row = npusim::emit_load_3d(here, dst.space(), npusim::into_l0(here, dst, "LoadData"),
@@ -234,6 +246,7 @@ template <class T>
 inline void LoadData(const LocalTensor<T>& dst, const LocalTensor<T>& src, const LoadData3DParamsV1<T>& p,
                      Here here = Here::now()) {
   if (!npusim::has_cube()) return;
+  npusim::window_of<T>(here);
   SetLoadDataPaddingValue(p.padValue, here);
   npusim::Row& row = npusim::emit_load_3d_v1(here, dst.space(), npusim::into_l0(here, dst, "LoadData"),
                                              npusim::from_l1(here, src, "LoadData"), npusim::moved<T>(), p.c1Index,
@@ -279,7 +292,9 @@ template <class C, class A>
 inline void multiply_alike(Here here, const LocalTensor<C>& c, const LocalTensor<A>& a, const LocalTensor<A>& b,
                            const AscendC::MmadParams& p, int64_t bias) {
   multiply_in_place(here, c, a, b, p, "Mmad", [&] {
-    if (bias < 0)
+    if constexpr (is_int4<A>)
+      emit_mmad_int4(here, c.address, a.address, b.address, moved<A>(), p.m, p.n, p.k, begins(p) | aligned_k(p));
+    else if (bias < 0)
       emit_mmad(here, c.address, a.address, b.address, number<A>(), p.m, p.n, p.k, begins(p) | aligned_k(p));
     else
       emit_mmad_bias(here, c.address, a.address, b.address, bias, number<A>(), p.m, p.n, p.k, aligned_k(p));
@@ -291,7 +306,10 @@ inline void multiply_matrices(Here here, const LocalTensor<C>& c, const LocalTen
                               const AscendC::MmadParams& p, int64_t bias) {
   if (!has_cube()) return;
   if constexpr (is_int4<A> || is_int4<B>) {  // a kernel may choose by its tiling between products
-    refuse(here, "Mmad of int4b_t is not modelled");
+    constexpr bool is_one = std::is_same_v<A, B> && std::is_same_v<C, int32_t>;
+    if (!is_one) refuse(here, "Mmad of int4b_t is modelled with int4b_t into int32_t");
+    if (bias >= 0) refuse(here, "Mmad of int4b_t is modelled without a bias");
+    if constexpr (is_one) multiply_alike(here, c, a, b, p, bias);
   } else {
     static_assert(std::is_same_v<A, B>, "Mmad of two operand types is not modelled");
     static_assert(std::is_same_v<C, std::conditional_t<std::is_same_v<A, int8_t>, int32_t, float>>,

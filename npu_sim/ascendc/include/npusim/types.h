@@ -214,6 +214,15 @@ template <class T> constexpr int64_t bytes_of(int64_t count) {
 template <class T> constexpr int64_t elements_in(int64_t bytes) {
   return is_int4<T> ? bytes * 2 : bytes / int64_t(sizeof(T));
 }
+}  // namespace npusim
+
+namespace AscendC {
+template <class T> struct SizeOfBits {
+  static constexpr uint32_t value = npusim::is_int4<T> ? 4 : 8 * sizeof(T);
+};
+}  // namespace AscendC
+
+namespace npusim {
 
 // The element type of a row: of what is moved any type of the size, of what is computed with the type itself.
 template <class T> constexpr int64_t moved() {
