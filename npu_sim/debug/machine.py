@@ -296,8 +296,8 @@ class Machine:
     def dump(self) -> dict[str, np.ndarray]:
         """Return everything that can be seen: tensors by name, and the raw buffers of each core that has run.
 
-        Keys are ``gm.NAME`` and ``coreN.ub``, ``.l1``, ``.l0a``, ``.l0b``, ``.l0c``, ``.bt``, ``.fb``; `numpy.savez`
-        takes it as it is.
+        Keys are ``gm.NAME`` and ``coreN.ub``, ``.l1``, ``.l0a``, ``.l0b``, ``.l0c``, ``.bt``, ``.fb``, ``.idx``;
+        `numpy.savez` takes it as it is.
         """
         held = {f"gm.{place.name}": self.tensor(place.name) for place in self.launches[0].gm.tensors}
         for number, memory in sorted(self._memories.items()):

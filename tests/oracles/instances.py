@@ -469,10 +469,12 @@ def load_transpose_int4(rng):
 def mmad_int4(rng):
     builder = ProgramBuilder(_pick(rng, (A2, UNIFIED)))
     m, n = (_rarely_zero(rng, int(rng.choice((1, 2, 5, 15, 16, 17, 20)))) for _ in range(2))
+    k = _rarely_zero(rng, 2 * int(rng.choice((1, 2, 5, 31, 32, 33, 48, 64, 75))))
+    if m == 1 and rng.integers(2):
+        k = 1100  # more than a fractal
     builder.mmad_int4(
         dst=int(rng.integers(40)) * 1024, src_a=int(rng.integers(30)) * FRACTAL, src_b=int(rng.integers(30)) * FRACTAL,
-        dtype=Data.INT8, m=m, n=n, k=_rarely_zero(rng, 2 * int(rng.choice((1, 2, 5, 31, 32, 33, 48, 64, 75)))),
-        mode=_pick(rng, (0, Mode.INIT)),
+        dtype=Data.INT8, m=m, n=n, k=k, mode=_pick(rng, (0, Mode.INIT)),
     )  # fmt: skip
     return Instance(builder, l0=Data.INT8, memory=Data.INT32)
 
