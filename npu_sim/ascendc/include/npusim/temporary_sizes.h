@@ -155,6 +155,14 @@ inline void SoftMaxFlashV2TilingFunc(const TensorShape& shape, const uint32_t ty
                                      const bool = false) {
   SoftMaxTilingFunc(shape, type_size, room, tiling);
 }
+inline void GetSoftMaxFlashV3MaxMinTmpSize(const TensorShape& shape, const uint32_t, const uint32_t, uint32_t& most,
+                                           uint32_t& least, const bool, const bool = false) {
+  most = least = uint32_t(npusim::softmax_flash_v3_bytes(shape.GetDim(shape.GetDimNum() - 1)));
+}
+inline void SoftMaxFlashV3TilingFunc(const TensorShape& shape, const uint32_t, const uint32_t type_size,
+                                     const uint32_t room, ::SoftMaxTiling& tiling, const bool, const bool = false) {
+  SoftMaxTilingFunc(shape, type_size, room, tiling);
+}
 inline void SoftMaxGradTilingFunc(const TensorShape& shape, const uint32_t type_size, const uint32_t room,
                                   ::SoftMaxTiling& tiling, const bool = false) {
   SoftMaxTilingFunc(shape, type_size, room, tiling);
