@@ -131,18 +131,6 @@ inline void rms_norm(Here here, const LocalTensor<uint8_t>* given, const LocalTe
   AscendC::ResetMask(here);
 }
 
-// Values one behind the other as blocks of 8 floats, 16 at a time.
-template <class V>
-inline void blocks_of(Here here, const LocalTensor<float>& blocks, const LocalTensor<float>& free,
-                      const LocalTensor<V>& values, int64_t first, int64_t rows) {
-  int64_t count = rows - first < 16 ? rows - first : 16;
-  RowSteps all(here, 16), some(here, count);
-  if (count < 16) all.set(free, 0.0f);
-  some.load(free, values[uint32_t(first)]);
-  AscendC::Brcb(blocks, free, 2, AscendC::BrcbRepeatParams(1, 8), here);
-  barrier(here, pipe::V);
-}
-
 template <class T, class U>
 inline void normalize(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
                       const LocalTensor<float>* reciprocal, const LocalTensor<float>& mean,

@@ -13,7 +13,11 @@ constexpr int64_t row_bytes(int64_t count) { return whole(count * 4, 32); }
 constexpr int64_t softmax_bytes(int64_t count, int64_t blocks) {
   return whole(count * 4, 256) + 256 + blocks * BLOCK_BYTES;
 }
-// The same with six blocks: a row's mean and that of all parts, its maximum and moves, its sum.
+// Values one behind the other also need a block, and 16 blocks for the sums and the maxima before.
+constexpr int64_t softmax_flash_bytes(int64_t count, bool in_blocks) {
+  return softmax_bytes(count, in_blocks ? 4 : 5) + (in_blocks ? 0 : 2 * 512);
+}
+// A row with six blocks: a row's mean and that of all parts, its maximum and moves, its sum.
 constexpr int64_t softmax_flash_v3_bytes(int64_t count) { return softmax_bytes(count, 6); }
 // One row for float, three for half; a block.
 constexpr int64_t softmax_grad_bytes(int64_t count, int64_t type_size) {

@@ -62,6 +62,18 @@ class RowSteps : public Steps {
   }
 };
 
+// Values one behind the other as blocks of 8 floats, 16 at a time.
+template <class V>
+inline void blocks_of(Here here, const LocalTensor<float>& blocks, const LocalTensor<float>& free,
+                      const LocalTensor<V>& values, int64_t first, int64_t rows) {
+  int64_t count = rows - first < 16 ? rows - first : 16;
+  RowSteps all(here, 16), some(here, count);
+  if (count < 16) all.set(free, 0.0f);
+  some.load(free, values[uint32_t(first)]);
+  AscendC::Brcb(blocks, free, 2, AscendC::BrcbRepeatParams(1, 8), here);
+  barrier(here, pipe::V);
+}
+
 // The buffer of a call that needs so many bytes.
 inline void take_room(Here here, const char* call, Temporary& room, int64_t needed) {
   if (room.bytes() < needed)

@@ -56,6 +56,23 @@ template <class U> class RowBlocks {
   }
 };
 
+// The same of values one behind the other: rows are taken from the first on.
+template <class U> class RowValues {
+ public:
+  using F = RowSteps::F;
+  const RowSteps& row;
+  F free, blocks;  // a block, 16 blocks of the rows that are being taken
+  int64_t rows;
+
+  void store(const LocalTensor<U>& to, int64_t index, const F& block) const { row.keep(to, index, block, free); }
+  void load(const F& block, const LocalTensor<U>& from, int64_t index, int32_t copies) const {
+    if (index % 16 == 0) blocks_of(row.here, blocks, free, from, index, rows);
+    for (int32_t at = 0; at < copies; at += 8)
+      AscendC::Adds(block[uint32_t(at)], blocks[uint32_t(index % 16 * 8)], 0.0f, 8, row.here);
+    barrier(row.here, pipe::V);
+  }
+};
+
 enum class SoftMaxKind { PLAIN, LOGARITHM, GIVEN };  // GIVEN: sums and maxima are there already
 
 template <SoftMaxKind kind, class T, class U>
@@ -103,22 +120,31 @@ inline void softmax(Here here, const char* call, const LocalTensor<uint8_t>* giv
 }
 
 // A part of a row of attention: dst = e^(x - max), with the sums and maxima of the parts so far, and in `scale` by what
-// the results of the parts before are to be multiplied. The older call divides both by the sum of all parts.
-template <bool updates, bool divides, class T, class U>
+// the results of the parts before are to be multiplied. The older call divides both by the sum of all parts. `own_max`:
+// where the maxima of the part alone go, if anywhere.
+template <bool updates, bool divides, bool in_blocks, class T, class U>
 inline void softmax_flash(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst,
-                          const LocalTensor<U>& sum, const LocalTensor<U>& max, const LocalTensor<T>& src,
-                          const LocalTensor<T>& scale, const LocalTensor<U>& sum_before,
+                          const LocalTensor<U>* own_max, const LocalTensor<U>& sum, const LocalTensor<U>& max,
+                          const LocalTensor<T>& src, const LocalTensor<T>& scale, const LocalTensor<U>& sum_before,
                           const LocalTensor<U>& max_before, const SoftMaxShape& shape) {
   if (!has_vector()) return;
+  if (!in_blocks && !is_split) refuse(here, "%s in SOFTMAX_OUTPUT_WITHOUT_BRC must run on A2 or A3", call);
   check_rows<T>(here, call, shape.rows, shape.pitch, shape.count);
   Temporary room(here, call, given);
-  take_room(here, call, room, softmax_bytes(shape.count, 4));
+  take_room(here, call, room, softmax_flash_bytes(shape.count, in_blocks));
   int64_t wide_bytes = up(shape.count * 4, 256);
   LocalTensor<float> wide = room.part<float>(0, wide_bytes), lanes = room.part<float>(wide_bytes, 256);
   auto block = [&](int i) { return room.part<float>(wide_bytes + 256 + i * BLOCK_BYTES, BLOCK_BYTES); };
   LocalTensor<float> most = block(0), all = block(1), before = block(2), factor = block(3);
   RowSteps steps(here, shape.count), one(here, 32 / sizeof(T));
-  RowBlocks<U> blocks(steps);
+  auto beside = [&](auto type, int64_t number) {  // what is one a row, in blocks or one behind the other
+    using V = decltype(type);
+    if constexpr (in_blocks) return RowBlocks<V>(steps);
+    else return RowValues<V>{steps, block(4), room.part<float>(wide_bytes + 256 + 5 * BLOCK_BYTES + number * 512, 512),
+                             shape.rows};
+  };
+  auto sums = beside(U(), 0), maxima = beside(U(), 1);
+  auto scales = beside(T(), 0);
   for (int64_t row = 0; row < shape.rows; row++) {
     steps.load(wide, src[uint32_t(row * shape.pitch)]);
     fold(here, lanes, wide, shape.count, -__builtin_inff(), [&](auto&& into, auto&& part, int32_t n) {
@@ -127,31 +153,32 @@ inline void softmax_flash(Here here, const char* call, const LocalTensor<uint8_t
     AscendC::WholeReduceMax(most, lanes, 64, one.count, 1, 1, 0, AscendC::ReduceOrder::ORDER_ONLY_VALUE, here);
     barrier(here, pipe::V);
     if constexpr (updates) {
-      blocks.load(before, max_before, row, one.count);
+      if (own_max) maxima.store(*own_max, row, most);
+      maxima.load(before, max_before, row, one.count);
       AscendC::Max(most, most, before, one.count, here);
       barrier(here, pipe::V);
       one.sub(factor, before, most);
       one.exp(factor, factor);
-      if constexpr (!divides) RowBlocks<T>(steps).store(scale, row, factor);
+      if constexpr (!divides) scales.store(scale, row, factor);
     }
-    blocks.store(max, row, most);
+    maxima.store(max, row, most);
     steps.sub_block(wide, most);
     steps.exp(wide, wide);
     if constexpr (!divides) steps.store(dst[uint32_t(row * shape.pitch)], wide);
     fold_sum(here, lanes, wide, shape.count);
     sums_of(here, all, lanes, one.count, 0);
     if constexpr (updates) {
-      blocks.load(before, sum_before, row, one.count);
+      sums.load(before, sum_before, row, one.count);
       one.mul(before, before, factor);
       one.add(all, all, before);
     }
     if constexpr (divides) {
       one.div(before, before, all);
-      RowBlocks<T>(steps).store(scale, row, before);
+      scales.store(scale, row, before);
       steps.div_block(wide, all);
       steps.store(dst[uint32_t(row * shape.pitch)], wide);
     }
-    blocks.store(sum, row, all);
+    sums.store(sum, row, all);
   }
   AscendC::ResetMask(here);
 }
@@ -215,17 +242,29 @@ NPUSIM_SOFTMAX_WITH(SimpleSoftMax, GIVEN, , nullptr)
 NPUSIM_SOFTMAX_ALONE(NPUSIM_GIVEN, &temporary)
 NPUSIM_SOFTMAX_ALONE(, nullptr)
 
+// The form with the maxima of the part alone is documented for values one behind the other.
 #define NPUSIM_SOFTMAX_FLASH(Name, PARAMETER, given)                                                                 \
-  template <class T, bool updates = false, bool reuse = false, bool basic = false, bool nz = false,                 \
+  template <class T, bool updates = false, bool reuse = false, bool basic = false, bool nz = false,                  \
             NPUSIM_CONFIG(SoftmaxConfig) config = SOFTMAX_DEFAULT_CFG, class U>                                      \
-  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& sum, const LocalTensor<U>& max,       \
-                             const LocalTensor<T>& src, const LocalTensor<T>& scale, const LocalTensor<U>& old_sum, \
-                             const LocalTensor<U>& old_max, PARAMETER const SoftMaxTiling& tiling,                  \
-                             const SoftMaxShapeInfo& info = {}, Here here = Here::now()) {                          \
-    static_assert(!nz, "SoftmaxFlashV2 of fractals is not modelled");                                               \
-    static_assert(config.mode == SoftmaxMode::SOFTMAX_NORMAL,                                                       \
-                  "SoftmaxFlashV2 is modelled with blocks of sums and maxima");                                     \
-    npusim::softmax_flash<updates, false, T, U>(here, "SoftmaxFlashV2", given, dst, sum, max, src, scale, old_sum, old_max, {tiling, info}); \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<U>& sum, const LocalTensor<U>& max,                  \
+                   const LocalTensor<T>& src, const LocalTensor<T>& scale, const LocalTensor<U>& old_sum,            \
+                   const LocalTensor<U>& old_max, PARAMETER const SoftMaxTiling& tiling,                             \
+                   const SoftMaxShapeInfo& info = {}, Here here = Here::now()) {                                     \
+    static_assert(!nz, #Name " of fractals is not modelled");                                                        \
+    npusim::softmax_flash<updates, false, config.mode == SoftmaxMode::SOFTMAX_NORMAL, T, U>(                         \
+        here, #Name, given, dst, nullptr, sum, max, src, scale, old_sum, old_max, {tiling, info});                   \
+  }                                                                                                                  \
+  template <class T, bool updates = false, bool reuse = false, bool basic = false, bool nz = false,                  \
+            NPUSIM_CONFIG(SoftmaxConfig) config = SOFTMAX_DEFAULT_CFG>                                               \
+  inline void Name(const LocalTensor<T>& dst, const LocalTensor<T>& own_max, const LocalTensor<T>& sum,              \
+                   const LocalTensor<T>& max, const LocalTensor<T>& src, const LocalTensor<T>& scale,                \
+                   const LocalTensor<T>& old_sum, const LocalTensor<T>& old_max,                                     \
+                   PARAMETER const SoftMaxTiling& tiling, const SoftMaxShapeInfo& info = {},                         \
+                   Here here = Here::now()) {                                                                        \
+    static_assert(!nz && config.mode == SoftmaxMode::SOFTMAX_OUTPUT_WITHOUT_BRC,                                     \
+                  #Name " with outReduceMax must be of ND and in SOFTMAX_OUTPUT_WITHOUT_BRC");                       \
+    npusim::softmax_flash<updates, false, false, T, T>(here, #Name, given, dst, &own_max, sum, max, src,             \
+                                                       scale, old_sum, old_max, {tiling, info});                     \
   }
 NPUSIM_SOFTMAX_FLASH(SoftmaxFlashV2, NPUSIM_GIVEN, &temporary)
 NPUSIM_SOFTMAX_FLASH(SoftmaxFlashV2, , nullptr)
@@ -237,8 +276,8 @@ NPUSIM_SOFTMAX_FLASH(SoftmaxFlashV2, , nullptr)
                            const LocalTensor<U>& old_max, PARAMETER const SoftMaxTiling& tiling,                     \
                            bool updates = false, const SoftMaxShapeInfo& info = {}, Here here = Here::now()) {       \
     if (updates)                                                                                                     \
-      npusim::softmax_flash<true, true, T, U>(here, "SoftmaxFlash", given, dst, sum, max, src, scale, old_sum,       \
-                                              old_max, {tiling, info});                                              \
+      npusim::softmax_flash<true, true, true, T, U>(here, "SoftmaxFlash", given, dst, nullptr, sum, max, src, scale,  \
+                                                    old_sum, old_max, {tiling, info});                               \
     else                                                                                                             \
       npusim::softmax<npusim::SoftMaxKind::PLAIN, T, U>(here, "SoftmaxFlash", given, dst, &sum, &max, src,           \
                                                         {tiling, info});                                             \

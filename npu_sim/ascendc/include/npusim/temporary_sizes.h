@@ -131,8 +131,8 @@ inline void GetMeanMaxMinTmpSize(const uint32_t count, const uint32_t type_size,
   }
 NPUSIM_ROW_SIZES(SoftMax, npusim::softmax_bytes(count, 1), const uint32_t, const bool)
 NPUSIM_ROW_SIZES(LogSoftMax, npusim::softmax_bytes(count, 1), const uint32_t, const bool)
-NPUSIM_ROW_SIZES(SoftMaxFlashV2, npusim::softmax_bytes(count, 4), const uint32_t, const uint32_t, const bool,
-                 const bool = false, const bool = false)
+NPUSIM_ROW_SIZES(SoftMaxFlashV2, npusim::softmax_flash_bytes(count, !is_without_blocks), const uint32_t, const uint32_t,
+                 const bool, const bool = false, const bool is_without_blocks = false)
 NPUSIM_ROW_SIZES(SoftMaxGrad, npusim::softmax_grad_bytes(count, type_size), const uint32_t type_size, const bool,
                  const bool)
 #undef NPUSIM_ROW_SIZES
