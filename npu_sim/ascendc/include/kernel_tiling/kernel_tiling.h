@@ -77,6 +77,16 @@ struct alignas(8) RmsNormTiling {
   uint32_t tailBshLength = 0, tailBsLength = 0;
 };
 static_assert(sizeof(RmsNormTiling) == 12 * sizeof(uint32_t), "RmsNormTiling");
+struct alignas(8) GroupNormTiling {
+  uint32_t n = 0, c = 0, hw = 0, g = 0, d = 0, hwAlignSize = 0, dhwAlignSize = 0, inputXSize = 0, meanVarSize = 0;
+  uint32_t numberOfTmpBuf = 0, meanTmpTensorPos = 0, meanTmpTensorSize = 0, varianceTmpTensorPos = 0;
+  uint32_t varianceTmpTensorSize = 0, tmpBufSize = 0, oneTmpSize = 0, firstTmpStartPos = 0, secondTmpStartPos = 0;
+  uint32_t thirdTmpStartPos = 0, loopRound = 0, inputRoundSize = 0, inputTailSize = 0, inputTailPos = 0;
+  uint32_t meanVarRoundSize = 0, meanVarTailSize = 0, meanVarTailPos = 0, bshCurLength = 0, bsCurLength = 0;
+  float factor = 0;
+  bool smallShape = false;
+};
+static_assert(sizeof(GroupNormTiling) == 30 * sizeof(uint32_t), "GroupNormTiling");
 
 // Of Pad and UnPad. ASSUMED to be no longer than this: the members are no kernel's business.
 struct alignas(8) PadTiling {

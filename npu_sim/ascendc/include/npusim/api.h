@@ -7,6 +7,7 @@
 #include "npusim/lower_names.h"
 #include "npusim/cumsum.h"
 #include "npusim/dropout.h"
+#include "npusim/group_norm.h"
 #include "npusim/image_layouts.h"
 #include "npusim/norms.h"
 #include "npusim/nz_in_ub.h"

@@ -21,6 +21,7 @@ namespace AscendC {
 
 namespace tiling {
 using ::DeepNormTiling;
+using ::GroupNormTiling;
 using ::LayerNormGradBetaTiling;
 using ::LayerNormGradTiling;
 using ::LayerNormSeparateTiling;
@@ -107,6 +108,24 @@ inline void GetLayerNormGradBetaNDTilingInfo(const TensorShape& shape, const uin
   tiling.stackBufferSize = room / uint32_t(sizeof(float));
   tiling.bsLength = tiling.bLength * tiling.sLength;
   tiling.bshLength = tiling.bsLength * tiling.hLength;
+}
+// {N, C, H, W}; H and W may be any sizes, whose planes begin at blocks.
+inline void GetGroupNormMaxMinTmpSize(const TensorShape& shape, const uint32_t, const bool, const uint32_t,
+                                      uint32_t& most, uint32_t& least) {
+  most = least = uint32_t(npusim::group_norm_bytes(shape.GetDim(2) * shape.GetDim(3)));
+}
+inline void GetGroupNormNDTilingInfo(const TensorShape& shape, const uint32_t room, const uint32_t type_size,
+                                     const bool, const uint32_t groups, ::GroupNormTiling& tiling) {
+  tiling = {};
+  if (!groups) return;
+  tiling.n = uint32_t(shape.GetDim(0)), tiling.c = uint32_t(shape.GetDim(1));
+  tiling.hw = uint32_t(shape.GetDim(2) * shape.GetDim(3)), tiling.g = groups, tiling.d = tiling.c / groups;
+  tiling.hwAlignSize = uint32_t(npusim::whole(tiling.hw * type_size, 32) / type_size);
+  tiling.dhwAlignSize = tiling.d * tiling.hwAlignSize;
+  tiling.inputXSize = tiling.n * tiling.c * tiling.hwAlignSize;
+  tiling.meanVarSize = tiling.n * tiling.g;
+  tiling.tmpBufSize = room / uint32_t(sizeof(float));
+  tiling.factor = 1.0f / float(tiling.d * tiling.hw);
 }
 inline void GetWelfordUpdateMaxMinTmpSize(const TensorShape& shape, const uint32_t type_size, const uint32_t,
                                           const bool, const bool, uint32_t& most, uint32_t& least) {

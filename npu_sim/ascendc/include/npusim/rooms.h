@@ -31,6 +31,8 @@ constexpr int64_t rms_norm_bytes(int64_t count, int64_t type_size) {
 }
 // Two rows; 16 deviations and their blocks, one row's mean, 16 values.
 constexpr int64_t normalize_bytes(int64_t count) { return 2 * row_bytes(count) + 2 * 512 + 64; }
+// Two planes; a repeat, blocks of 16 gammas and betas, three values.
+constexpr int64_t group_norm_bytes(int64_t count) { return 2 * row_bytes(count) + 256 + 2 * 512 + 3 * BLOCK_BYTES; }
 // Three rows; blocks of 16 means and variances, 16 values, five blocks of floats.
 constexpr int64_t layer_norm_grad_bytes(int64_t count) { return 3 * row_bytes(count) + 2 * 512 + 64 + 5 * 32; }
 // Both sums, and a row of either operand.
