@@ -5,6 +5,7 @@
 #include "npusim/layout.h"
 #include "npusim/library.h"
 #include "npusim/lower_names.h"
+#include "npusim/bilinear.h"
 #include "npusim/cumsum.h"
 #include "npusim/dropout.h"
 #include "npusim/group_norm.h"
