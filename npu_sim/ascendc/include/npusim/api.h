@@ -19,6 +19,7 @@
 #include "npusim/reorder.h"
 #include "npusim/softmax.h"
 #include "npusim/softmax_flash_v3.h"
+#include "npusim/trans_data.h"
 #include "npusim/two_operands.h"
 #include "npusim/welford.h"
 #include "npusim/sorts.h"

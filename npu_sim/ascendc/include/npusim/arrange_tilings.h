@@ -28,6 +28,26 @@ NPUSIM_BYTE_MASK_SIZES(SelectWithBytesMask, const TensorShape&, const uint32_t, 
 NPUSIM_BYTE_MASK_SIZES(DropOut, const uint32_t, const bool)
 #undef NPUSIM_BYTE_MASK_SIZES
 
+// False for formats between which TransData does not lead, for elements of other sizes and for shapes of other tensors.
+inline bool GetTransDataMaxMinTmpSize(const platform_ascendc::PlatformAscendC&, const TensorShape& from,
+                                      const TensorShape& to, const TensorDataType type, const TransDataConfig& config,
+                                      uint32_t& most, uint32_t& least) {
+  bool to_blocks = config.srcFormat == DataFormat::NCDHW;
+  DataFormat other = to_blocks ? config.dstFormat : config.srcFormat;
+  if (!to_blocks && config.dstFormat != DataFormat::NCDHW) return false;
+  if (npusim::bytes_of(type) != 2) return false;
+  const std::vector<int64_t>& p = (to_blocks ? from : to).GetDims();
+  if (p.size() != 5) return false;
+  int64_t c1 = npusim::whole(p[1], 16) / 16, n1 = npusim::whole(p[0], 16) / 16;
+  std::vector<int64_t> blocks;
+  if (other == DataFormat::NDC1HWC0) blocks = {p[0], p[2], c1, p[3], p[4], 16};
+  else if (other == DataFormat::FRACTAL_Z_3D) blocks = {p[2], c1, p[3], p[4], n1, 16, 16};
+  else return false;
+  if ((to_blocks ? to : from).GetDims() != blocks) return false;
+  most = least = uint32_t(npusim::TRANS_DATA_ROOM);
+  return true;
+}
+
 inline void GetPadMaxMinTmpSize(const TensorShape& shape, const uint32_t type_size, uint32_t& most, uint32_t& least) {
   most = least = uint32_t(2 * npusim::pad_bytes(shape.GetDim(1), type_size));
 }

@@ -15,6 +15,10 @@ enum DataType {
 namespace AscendC {
 
 using TensorDataType = ge::DataType;
+enum class DataFormat : uint8_t { ND, NZ, NCHW, NC1HWC0, NHWC, NCDHW, NDC1HWC0, FRACTAL_Z_3D };
+struct TransDataConfig {
+  DataFormat srcFormat, dstFormat;
+};
 enum class ReducePattern : uint32_t { AR, RA };
 enum class TopKMode { TOPK_NORMAL, TOPK_NSMALL };
 enum class TopKAlgo { RADIX_SELECT, MERGE_SORT };

@@ -53,6 +53,8 @@ constexpr int64_t cumsum_bytes(int64_t width, int64_t type_size, bool is_last_ax
 }
 // Of a turn of 256 elements: masks of bytes as half, and their bits.
 constexpr int64_t BYTE_MASK_ROOM = 544;
+// A square of elements of 16 bits that come, and one of those that go.
+constexpr int64_t TRANS_DATA_ROOM = 2 * 512;
 // The places of a row's elements; twice.
 constexpr int64_t pad_bytes(int64_t width, int64_t type_size) { return whole(width * type_size, 32) / type_size * 4; }
 // Of all rows at once if they are small: numbers with the other sign, indices, and pairs, twice if they are merged.

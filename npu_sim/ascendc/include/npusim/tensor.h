@@ -1,10 +1,10 @@
 // Tensors: places in global memory and in the buffers of a core.
 #pragma once
+#include "npusim/host_types.h"
 #include "npusim/scalar_access.h"
 
 namespace AscendC {
 
-enum class DataFormat : uint8_t { ND, NZ, NCHW, NC1HWC0, NHWC };
 constexpr uint32_t SHAPE_DIMS = 8;
 
 struct ShapeInfo {
