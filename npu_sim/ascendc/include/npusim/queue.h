@@ -178,6 +178,7 @@ template <TPosition S, TPosition D, int32_t depth, auto mask = 0> class TQueBind
 
 template <TPosition P, int32_t depth, auto mask = 0>
 class TQue : public TQueBind<npusim::source_of(P), npusim::target_of(P), depth, mask> {};
+template <TPosition P, int32_t depth, auto mask = 0> using TSCM = TQueBind<P, TPosition::TSCM, depth, mask>;
 
 template <TPosition P> class TBuf {
  public:
