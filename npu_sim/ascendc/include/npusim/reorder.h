@@ -3,7 +3,7 @@
 // Matrices in fractals are columns that are 16 elements wide, each row by row. What a device copies by way of turned
 // squares is copied here as the rows of these columns, to the same places.
 #pragma once
-#include "npusim/host_types.h"
+#include "npusim/image_layouts.h"
 #include "npusim/row_steps.h"
 
 namespace npusim {
@@ -26,23 +26,18 @@ inline void transpose(Here here, const LocalTensor<T>& dst, const LocalTensor<T>
   if (!has_vector()) return;
   int64_t batches = t.batches, parts = t.parts, rows = t.rows, columns = t.columns, width = parts * columns;
   if (type == TransposeType::TRANSPOSE_ND2ND_ONLY) {
-    if (rows % 16 || columns % 16 || !rows || !columns)
-      refuse(here, "Transpose must be of multiples of 16 rows and columns, not %lld x %lld", (long long)rows,
-             (long long)columns);
-    if constexpr (sizeof(T) == 2) {
-      for (int64_t row = 0; row < rows; row += 16)
-        for (int64_t column = 0; column < columns; column += 16) {
-          LocalTensor<T> to[16], from[16];
-          for (int64_t i = 0; i < 16; i++) {
-            from[i] = src[uint32_t((row + i) * columns + column)];
-            to[i] = dst[uint32_t((column + i) * rows + row)];
-          }
-          TransDataTo5HD<T>(to, from, TransDataTo5HDParams(false, false, 1, 0, 0), here);
-        }
-      barrier(here, pipe::V);
-      return;
-    }
-    refuse(here, "Transpose of a matrix is modelled of 16-bit elements");
+    constexpr int64_t width_of_block = 32 / int64_t(sizeof(T));
+    if (rows % 16 || columns % width_of_block || !rows || !columns)
+      refuse(here, "Transpose must be of a multiple of 16 rows and of whole blocks of %lld columns, not of %lld x %lld",
+             (long long)width_of_block, (long long)rows, (long long)columns);
+    int64_t to = in_ub(here, dst, "Transpose"), from = in_ub(here, src, "Transpose"), size = sizeof(T);
+    for (int64_t row = 0; row < rows; row += 16)
+      for (int64_t column = 0; column < columns; column += width_of_block)
+        to_columns<T>(
+            here, [&](int64_t i) { return uint64_t(from + ((row + i) * columns + column) * size); },
+            [&](int64_t i, int64_t part) { return uint64_t(to + ((column + i) * rows + row) * size + part * 32); });
+    barrier(here, pipe::V);
+    return;
   }
   if (type < TransposeType::TRANSPOSE_NZ2ND_0213 || type > TransposeType::TRANSPOSE_NZ2NZ_012_WITHOUT_N)
     refuse(here, "Transpose is modelled of the types 1 to 7, not of %d", int(type));
