@@ -39,6 +39,7 @@ FIELDS = {
     "index": "src1",
     "address": "dst",
     "halves": "repeat_mode",
+    "half_block": "repeat_mode",
 }
 """Fields of the emitters' parameters that have another name; an address in a list is checked as one of 64 bits."""
 _SWITCH = "enable"

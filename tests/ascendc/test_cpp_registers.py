@@ -126,7 +126,7 @@ def test_int32_is_cast_to_half_by_the_scale(kernel: ascendc.SourceKernel, scale:
         wanted = (x.astype(np.float32) * np.float32(np.float16(scale))).astype(np.float16)
     assert np.array_equal(y, wanted)
     assert run.findings == ()
-    with pytest.raises(KernelError, match="must come behind SetDeqScale"):
+    with pytest.raises(KernelError, match="must come behind SetDeqScale of a half"):
         kernel(x, y, np.zeros(8, np.float32), 5, scale)
 
 

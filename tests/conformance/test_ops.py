@@ -22,7 +22,7 @@ from npu_sim.isa.row import INSTR, LIST_FIELDS, ROW_BYTES, empty_rows
 from npu_sim.products.cost import cost_record
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.disassemble import disassemble
-from tests.oracles import comparisons, conversions, reductions, semantics
+from tests.oracles import comparisons, conversions, dequantised, reductions, semantics
 from tests.oracles.data_moves import BY_DATA
 from tests.oracles.instances import A2, GENERATORS, SHIFTS, SIZES, Emulated, candidates, drawn, one_of_each
 from tests.oracles.masked import reads_result
@@ -286,6 +286,11 @@ def _prepared(op, instance, rng):
             rows["value"][-1] = int(_ordinary(rng, 1, dtype).view(f"i{ITEM[dtype]}")[0])
     if count_form in conversions.TYPES and "value" in SPEC_OF_OP[op].fields:
         rows["value"][-1] = 0x3C00  # 1: what is changed shows
+    if op in dequantised.RUN:  # by 1 and without an offset what is changed shows
+        for words in instance.planted.values():
+            words[:] = dequantised.word_of(1.0, 0, is_signed=True)
+        if not instance.planted:
+            rows["value"][-1], rows["offset"][-1] = 0x3F800000, 0
     contents = instance.with_planted(_ordinary_memories(rng, instance.memory, instance.l0))
     if count_form == Op.AND_:
         contents[Space.UB][::2] |= 0x10  # the bit that is changed
@@ -314,6 +319,8 @@ def _source_type(op, row, instance, space):
         return Data(row["dtype"])
     if op == Op.CAST_TO_INT4:
         return Data.FP16
+    if op in dequantised.RUN:
+        return Data.INT16
     if op in (Op.FIXPIPE, Op.FIXPIPE_QUANT, Op.FIXPIPE_SCALES, Op.L0C_TO_UB):
         kind = Data(row["dst_dtype"])
         if space != Space.L0C or kind == Data.INT32:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import product as pairs
 
 from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
-from tests.oracles import comparisons, conversions, data_moves, int4_casts, int4_cube, reductions, sparse
+from tests.oracles import comparisons, conversions, data_moves, dequantised, int4_casts, int4_cube, reductions, sparse
 from tests.oracles.byte_ranges import boxes, join
 from tests.oracles.footprint import ITEM
 from tests.oracles.tables import ELEMENTWISE, MASKED, named_handlers
@@ -431,6 +431,7 @@ _HANDLERS = {
     **dict.fromkeys(int4_casts.RUN, int4_casts.extent),
     **int4_cube.EXTENTS,
     **sparse.EXTENTS,
+    **dict.fromkeys(dequantised.RUN, dequantised.extent),
     **dict.fromkeys(reductions.OPS, reductions.extent),
     **comparisons.EXTENTS,
     **dict.fromkeys(comparisons.SELECTIONS, _select),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
-from tests.oracles import comparisons, conversions, data_moves, int4_casts, int4_cube, reductions, sparse
+from tests.oracles import comparisons, conversions, data_moves, dequantised, int4_casts, int4_cube, reductions, sparse
 from tests.oracles.masked import reads_result, touched_lanes
 from tests.oracles.tables import ELEMENTWISE, MASKED, named_handlers
 
@@ -355,6 +355,7 @@ _HANDLERS = {
     **dict.fromkeys(int4_casts.RUN, int4_casts.touched),
     **dict.fromkeys(int4_cube.RUN, int4_cube.touched),
     **dict.fromkeys(sparse.RUN, sparse.touched),
+    **dict.fromkeys(dequantised.RUN, dequantised.touched),
     **dict.fromkeys(reductions.OPS, reductions.touched),
     **dict.fromkeys(comparisons.RUN, comparisons.touched),
 }

@@ -22,7 +22,7 @@ from npu_sim.isa.op import MMADS, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.products import get_product
 from npu_sim.program.builder import ProgramBuilder, window
 from npu_sim.program.verify import verify
-from tests.oracles import comparisons, conversions, reductions, semantics
+from tests.oracles import comparisons, conversions, dequantised, reductions, semantics
 from tests.oracles.data_moves import score_key
 from tests.oracles.int4_casts import random_pairs
 from tests.oracles.masked import random_mask
@@ -1041,6 +1041,35 @@ def int4_cast(rng, op):
     return Instance(builder, memory=Data.FP16)
 
 
+def cast_dequant(rng, op):
+    builder = ProgramBuilder(_pick(rng, (A2, UNIFIED)))
+    _set_random_mask(rng, builder)
+    is_vector, in_place = op == Op.CAST_DEQUANT_VECTOR, rng.random() < 0.2
+    dst, src, at = _placed(rng, 16384, 16384, 8 * dequantised.WORDS)
+    words = [
+        dequantised.word_of(
+            rng.choice([1, -1]) * 2.0 ** rng.uniform(-16, 2), int(rng.integers(-256, 256)), rng.random() < 0.5
+        )
+        for _ in range(dequantised.WORDS)
+    ]
+    for i in range(dequantised.WORDS):  # bits that mean nothing, and scales that are no numbers
+        words[i] |= int(rng.integers(2**17)) << 47 | int(rng.integers(32)) << 32
+        if rng.random() < 0.02:
+            words[i] = words[i] >> 32 << 32 | _pick(rng, (0, 0x7F800000, 0xFF800000, 0x7FC00000, 1))
+    rep = _pick(rng, (8, 8, 16, 40))
+    steps = {"dst_rep_stride": rep, "src_rep_stride": rep if in_place else _pick(rng, (8, 0, 1, 60)),
+             "dst_blk_stride": 1 if in_place else _pick(rng, (1, 1, 2)),
+             "src_blk_stride": 1 if in_place else _pick(rng, (1, 0, 3))}  # fmt: skip
+    scales = {"src1": at} if is_vector else {
+        "value_bits": words[0] % 2**32 - (words[0] >> 31 & 1) * 2**32, "offset": int(rng.integers(-256, 256))
+    }  # fmt: skip
+    getattr(builder, Op(op).name.lower())(
+        dst=src if in_place else dst, src=src, src_dtype=Data.INT16, dst_dtype=_pick(rng, (Data.INT8, Data.UINT8)),
+        half_block=int(rng.integers(2)), repeat=_pick(rng, (0, 1, 2, 5)), **steps, **scales,
+    )  # fmt: skip
+    return Instance(builder, memory=Data.INT16, planted={at: np.array(words, np.uint64)} if is_vector else {})
+
+
 def converting(rng, op):
     builder = ProgramBuilder(_pick(rng, _having(op)))
     src, dst = _pick(rng, conversions.TYPES[op])
@@ -1098,6 +1127,7 @@ GENERATORS = {
     Op.GATHER_MASKED: gather_masked,
     Op.COPY: copy,
     **{op: partial(int4_cast, op=op) for op in (Op.CAST_TO_INT4, Op.CAST_FROM_INT4)},
+    **{op: partial(cast_dequant, op=op) for op in dequantised.RUN},
     **{op: partial(reduction, op=op) for op in reductions.OPS},
     **{op: partial(compare, op=op) for op in comparisons.COMPARISONS},
     **{op: partial(select, op=op) for op in comparisons.SELECTIONS},

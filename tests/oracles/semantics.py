@@ -19,7 +19,7 @@ import numpy as np
 
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.op import SPEC_OF_OP, Data, Mode, Op, Space
-from tests.oracles import comparisons, conversions, data_moves, int4_casts, int4_cube, reductions, sparse
+from tests.oracles import comparisons, conversions, data_moves, dequantised, int4_casts, int4_cube, reductions, sparse
 from tests.oracles import mmad as cube
 from tests.oracles.masked import address_of, items_of, reads_result, repeats_of
 from tests.oracles.packing import pack
@@ -837,6 +837,7 @@ _PLAIN = {
     Op.LOAD_SCALES: load_scales,
     **data_moves.RUN,
     **int4_casts.RUN,
+    **dequantised.RUN,
     **comparisons.RUN,
     **int4_cube.RUN,
     **sparse.RUN,

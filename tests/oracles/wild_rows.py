@@ -13,7 +13,7 @@ from npu_sim.isa import emit
 from npu_sim.isa.op import C220, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import INSTR, LIST_FIELDS, LIST_LENGTH, ROW_BYTES, empty_rows
 from npu_sim.memory.gm import GlobalMemory, allocated_bytes
-from tests.oracles import conversions, int4_casts, reductions
+from tests.oracles import conversions, dequantised, int4_casts, reductions
 from tests.oracles.extent import UndefinedRowError, extents
 from tests.oracles.masked import emit_masked, random_mask
 from tests.oracles.tables import CASTS, DST_DTYPES, DTYPES, ELEMENTWISE, MASKED, PATHS, RANGES
@@ -421,6 +421,19 @@ def _int4_cast(op):
     return write
 
 
+def _cast_dequant(op):
+    def write(w, row):
+        steps = int(w.rng.integers(2)), w._size(60), 1 + w._size(4), w._size(4), w._size(40), w._size(40)
+        types = Data.INT16, w._pick((Data.INT8, Data.UINT8))
+        if op == Op.CAST_DEQUANT:
+            emit.emit_cast_dequant(row, 0, 0, 0, *types, *steps, w._value(), int(w.rng.integers(-256, 256)), 0, 0)
+        else:
+            emit.emit_cast_dequant_vector(row, 0, 0, 0, 0, *types, *steps, 0, 0)
+        row["mask_low"], row["mask_high"] = random_mask(w.rng)
+
+    return write
+
+
 def _data_copy_pad(w, row):
     dst, src = w._pick(PATHS[Op.DATA_COPY_PAD][w.arch])
     dtype = w._dtype(Op.DATA_COPY_PAD)
@@ -613,6 +626,7 @@ _EMITTERS = {
     Op.CAST: _cast,
     **{op: _converting(SPEC_OF_OP[op]) for op in conversions.TYPES},
     **{op: _int4_cast(op) for op in int4_casts.RUN},
+    **{op: _cast_dequant(op) for op in dequantised.RUN},
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
     **{op: _masked(op) for op in MASKED},
     Op.DATA_COPY_PAD: _data_copy_pad,

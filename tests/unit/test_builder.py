@@ -21,7 +21,7 @@ FIELDS = {
     "value_bits": "value", "enable": "value", "buffer": "value", "bias": "src2", "scales": "src1",
     "index": "src1",
     ("SET_FLAG", "src_pipe"): "pipe", ("SET_FLAG", "dst_pipe"): "peer",
-    "mode_id": "value", "flag_id": "event", "word": "value", "halves": "repeat_mode",
+    "mode_id": "value", "flag_id": "event", "word": "value", "halves": "repeat_mode", "half_block": "repeat_mode",
     ("WAIT_FLAG", "src_pipe"): "peer", ("WAIT_FLAG", "dst_pipe"): "pipe",
 }  # fmt: skip
 """Where operands stand whose field has another name."""

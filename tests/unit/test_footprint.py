@@ -6,7 +6,7 @@ import pytest
 from npu_sim.isa import emit, footprint
 from npu_sim.isa.op import OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
-from tests.oracles import conversions, data_moves, instances, int4_casts, reductions
+from tests.oracles import conversions, data_moves, dequantised, instances, int4_casts, reductions
 from tests.oracles.extent import extents
 from tests.oracles.footprint import touched_bytes
 from tests.oracles.masked import emit_masked, random_mask
@@ -327,7 +327,7 @@ GENERATORS = {
     **{op: _elementwise(spec) for op, spec in ELEMENTWISE.items()},
     **{op: _converting(SPEC_OF_OP[op]) for op in conversions.TYPES},
     **{op: _masked(op) for op in MASKED},
-    **{op: _legal(op) for op in (*data_moves.RUN, *int4_casts.RUN, *reductions.OPS, *COMPARISONS)},
+    **{op: _legal(op) for op in (*data_moves.RUN, *int4_casts.RUN, *dequantised.RUN, *reductions.OPS, *COMPARISONS)},
     **{op: _legal(op) for op in (*TABLES, *SPARSE, *OF_INT4)},
 }
 NO_MEMORY = {

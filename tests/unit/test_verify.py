@@ -92,6 +92,12 @@ def _legal(op, arch):
         Op.COPY: lambda: emit.emit_copy(rows, 0, 0, 1024, half, 2, 1, 1, 8, 8, 0, 0),
         Op.CAST_TO_INT4: lambda: emit.emit_cast_to_int4(rows, 0, 0, 1024, RoundMode.RINT, 2, 1, 1, 2, 8, 0, 0),
         Op.CAST_FROM_INT4: lambda: emit.emit_cast_from_int4(rows, 0, 0, 1024, RoundMode.NONE, 2, 1, 1, 8, 2, 0, 0),
+        Op.CAST_DEQUANT: lambda: emit.emit_cast_dequant(
+            rows, 0, 0, 1024, Data.INT16, Data.INT8, 1, 2, 1, 1, 8, 8, 0x3F800000, -3, 0, 0
+        ),
+        Op.CAST_DEQUANT_VECTOR: lambda: emit.emit_cast_dequant_vector(
+            rows, 0, 0, 1024, 4096, Data.INT16, Data.UINT8, 0, 2, 1, 1, 8, 8, 0, 0
+        ),
         Op.SCATTER: lambda: emit.emit_scatter(rows, 0, 0, 64, 128, 64, half, 16, 0, 0),
         Op.GATHERB: lambda: emit.emit_gatherb(rows, 0, 0, 512, 1024, 64, Data.INT16, 1, 1, 8, 0, 0),
         Op.SORT32: lambda: emit.emit_sort32(rows, 0, 0, 512, 1024, half, 1, 0, 0),

@@ -1,5 +1,6 @@
 // What reductions leave in registers of the scalar unit, and numbers that casts scale by.
 #pragma once
+#include "npusim/dequant.h"
 #include "npusim/operators.h"
 
 #ifdef NPUSIM_HAS_REDUCE_REPEAT_MASKED
@@ -24,10 +25,8 @@ inline void vcadd(std::nullptr_t, T* src, int32_t repeats, int32_t, int32_t src_
 
 namespace npusim {
 inline float number_of_scale(Here here) {
-  half scale;
-  uint16_t bits = uint16_t(deq_scale(here));
-  memcpy((void*)&scale, &bits, sizeof bits);
-  return float(scale);
+  if (self->scale != self->scale) refuse(here, "AddDeqRelu must come behind SetDeqScale of a half");
+  return self->scale;
 }
 }  // namespace npusim
 
@@ -76,8 +75,6 @@ template <class T> inline void GetReduceMaxMinCount(T& value, T& index, Here her
 template <class T> inline void GetReduceMaxMinCount(T& value, Here here = Here::now()) {
   GetReduceRepeatMaxMinSpr<T>(value, here);
 }
-
-inline void SetDeqScale(half scale, Here = Here::now()) { npusim::self->scale = float(scale); }
 
 template <class T, TPosition P> inline bool PopStackBuffer(LocalTensor<T>& tensor, Here here = Here::now()) {
   TPipe* pipe = GetTPipePtr();

@@ -74,7 +74,10 @@ struct Registers {
   } extreme;
   uint16_t merged[4] = {};  // pairs that the last MrgSort took of each list
   uint64_t kept = 0;        // elements that the last GatherMask kept
-  float scale = __builtin_nanf("");
+  float scale = __builtin_nanf("");  // of halves
+  // What the register of SetDeqScale holds now, and its bits: for 16 scales where they are in UB.
+  enum class Deq : uint8_t { NONE, HALF, NUMBER, VECTOR } deq = Deq::NONE;
+  uint64_t deq_word = 0;
   UnitTile tiles[UNIT_TILES];
   // Of SetFixpipeNz2ndFlag.
   uint16_t matrices = 1, src_matrix = 0, dst_matrix = 0;

@@ -11,9 +11,8 @@ inline int64_t rounding(AscendC::RoundMode mode) { return mode == AscendC::Round
 template <class T, class U>
 inline constexpr bool takes_scale = std::is_same_v<T, half> && std::is_same_v<U, int32_t>;
 inline int64_t deq_scale(Here here) {
-  float scale = self->scale;
-  if (scale != scale) refuse(here, "Cast of int32_t to half must come behind SetDeqScale");
-  return bits_of(half(scale)) & 0xFFFF;
+  if (self->deq != Registers::Deq::HALF) refuse(here, "Cast of int32_t to half must come behind SetDeqScale of a half");
+  return bits_of(half(self->scale)) & 0xFFFF;
 }
 
 template <class T, class U>
