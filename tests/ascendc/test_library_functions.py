@@ -175,6 +175,20 @@ def test_each_function_is_its_definition(functions, cpp, dtype, name):
         assert np.max((np.abs(results[0] - exact) / scale)[fits]) < bound
 
 
+def test_small_values_of_erfc_are_right_too(functions):
+    """As its page prints them; e^-x^2 of a rounded square is off by x^2 roundings."""
+    x = np.concatenate([[0, 1, 2, 3], np.linspace(-9, 9, 996)]).astype(np.float32)
+    y = np.zeros_like(x)
+    ascendc.compile(functions, "apply<float>")(x, x, y, len(x), NAMES.index("Erfc"), 0, outputs=[2])
+    assert np.allclose(y[:4], [1, 1.5729921e-01, 4.6777348e-03, 2.2090497e-05], rtol=2e-7, atol=0)
+    exact = np.array([math.erfc(value) for value in x.tolist()])
+    assert (np.abs(y - exact) <= (1e-6 + 2.0**-23 * x.astype(np.float64) ** 2) * exact).all()
+    y[:] = 7
+    kernel = ascendc.compile(functions, "apply<float>")
+    kernel(np.where(x < 0, -np.inf, np.inf).astype(np.float32), x, y, len(x), NAMES.index("Erfc"), 0, outputs=[2])
+    assert np.array_equal(np.round(y, 30), np.where(x < 0, 2, 0))
+
+
 def test_powers_of_negative_numbers_and_what_is_none(functions):
     x = np.array([-2, -2, -2, 0, 0, 4, -0.0, np.inf], np.float32)
     e = np.array([3, 2, 0.5, 0, 2, -0.5, 3, 2], np.float32)

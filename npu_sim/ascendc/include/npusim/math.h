@@ -292,9 +292,9 @@ inline constexpr auto cos_of = NPUSIM_STEPS {
   s.adds(y, t[0], 0.0f);
 };
 // t[2] = (a1 u + ... + a5 u^5) e^-x^2, u = 1 / (1 + p |x|): Abramowitz and Stegun, 7.1.26, within 1.5e-7
-inline void error_left(const Steps& s, const LocalTensor<float>* t, const LocalTensor<float>& x, float most = 12.0f) {
+inline void error_left(const Steps& s, const LocalTensor<float>* t, const LocalTensor<float>& x) {
   s.abs(t[0], x);
-  s.mins(t[0], t[0], most);
+  s.mins(t[0], t[0], 4.0f);
   s.muls(t[1], t[0], 0.3275911f);
   s.adds(t[1], t[1], 1.0f);
   s.set(t[2], 1.0f);
@@ -310,7 +310,7 @@ inline void error_left(const Steps& s, const LocalTensor<float>* t, const LocalT
   s.mul(t[2], t[2], t[0]);
 }
 inline constexpr auto erf_of = NPUSIM_STEPS {
-  error_left(s, t, x, 4.0f);
+  error_left(s, t, x);
   s.muls(t[2], t[2], -1.0f);
   s.adds(t[2], t[2], 1.0f);
   signs(s, t[3], x);
