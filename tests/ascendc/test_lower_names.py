@@ -120,7 +120,7 @@ extern "C" __global__ __aicore__ void refused(GM_ADDR x, int what) {
   KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY);
   Places p;
   if (what == 0) AscendCUtils::SetOverflow(1);
-  if (what == 1) AscendCUtils::SetOverflow(0);
+  if (what == 1) AscendCUtils::SetOverflow(0), vector_dup(p.at<float>(0), 1.0f, 1, 1, 1, 8, 8);
   if (what == 2) scatter_vnchwconv_b32(VA1, VA2, 1, 0, 0);
   if (what == 4) { SetAtomicMax<float>(); SetAtomicType<half>(); }
   if (what == 5) { SetAtomicType<half>(); SetAtomicAdd<float>(); }
@@ -198,8 +198,8 @@ def test_conversions(source):
 @pytest.mark.parametrize(
     ("product", "what", "words"),
     [
-        ("910b", 1, "AscendCUtils::SetOverflow must leave the mode in which the cores begin, 1"),
-        ("310p", 0, "AscendCUtils::SetOverflow must leave the mode in which the cores begin, 0"),
+        ("910b", 1, "SetOverflow must leave the mode in which the cores begin, 1, where anything is"),
+        ("310p", 0, "SetOverflow must leave the mode in which the cores begin, 0, where anything is"),
         ("910b", 2, "scatter_vnchwconv must name pairs of registers, not VA1 and VA2"),
         ("910b", 4, "SetAtomicType must be the type of atomic stores that is set, not change it"),
     ],
@@ -215,7 +215,9 @@ def _overflow(source, product):
     path.write_text(
         '#include "kernel_operator.h"\n'
         'extern "C" __global__ __aicore__ void overflow(GM_ADDR x, int what) {\n'
-        "  AscendC::AscendCUtils::SetOverflow(what == 0);\n}\n"
+        "  AscendC::AscendCUtils::SetOverflow(what == 0);\n"
+        "  AscendC::LocalTensor<float> a(AscendC::TPosition::VECCALC, 0, 64);\n"
+        "  AscendC::Duplicate(a, 1.0f, 64);\n}\n"
     )
     return ascendc.compile(path, product=product)
 

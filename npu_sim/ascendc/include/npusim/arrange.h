@@ -260,6 +260,48 @@ template <class T>
 inline void CreateVecIndex(const LocalTensor<T>& dst, const T& first, uint32_t count, Here here = Here::now()) {
   npusim::progression<T>(here, "CreateVecIndex", dst, first, T(1), count);
 }
+#ifdef NPUSIM_HAS_ADDS_MASKED
+// Under a mask: lane l of repeat r is first + r * lanes + l; each repeat comes from the one before. The blocks of leading
+// lanes do so too, lanes by bits are written by the scalar unit.
+template <class T, class Mask, class = std::enable_if_t<std::is_integral_v<Mask> || std::is_pointer_v<Mask>>>
+inline void CreateVecIndex(const LocalTensor<T>& dst, const T& first, Mask given, uint8_t repeats, uint16_t block,
+                           uint8_t step, Here here = Here::now()) {
+  static_assert(std::is_same_v<T, int16_t> || std::is_same_v<T, half> || std::is_same_v<T, int32_t> ||
+                    std::is_same_v<T, float>,
+                "CreateVecIndex under a mask is of int16_t, half, int32_t and float");
+  if (!npusim::has_vector() || !repeats) return;
+  if (npusim::self->counts) npusim::refuse(here, "CreateVecIndex under a mask must not come behind SetMaskCount");
+  npusim::in_ub(here, dst, "CreateVecIndex");
+  constexpr uint32_t in_block = 32 / sizeof(T), lanes = 256 / sizeof(T);
+  std::conditional_t<std::is_pointer_v<Mask>, const uint64_t*, uint64_t> mask = given;
+  npusim::Lanes bits;
+  uint32_t by_hand = lanes;  // lanes that the scalar unit writes
+  if constexpr (std::is_pointer_v<Mask>) bits = {mask[0], sizeof(T) == 2 ? mask[1] : 0};
+  else bits = npusim::leading(int64_t(mask < lanes ? mask : lanes)), by_hand = in_block;
+  if (!bits.low && !bits.high) return;
+  auto is_active = [&](uint32_t lane) { return ((lane < 64 ? bits.low >> lane : bits.high >> (lane - 64)) & 1) != 0; };
+  auto at = [&](uint32_t lane) { return lane / in_block * block * in_block + lane % in_block; };
+  npusim::before_scalar(here, false, true);
+  for (uint32_t lane = 0; lane < by_hand; lane++) {
+    if (!is_active(lane)) continue;
+    T value = std::is_integral_v<T> ? T(first + T(lane)) : T(float(first) + float(lane));
+    npusim::emit_scalar_store(here, npusim::space::UB, dst.address + int64_t(at(lane) * sizeof(T)), npusim::moved<T>(),
+                              npusim::bits_of(value), -1);
+  }
+  npusim::hand_flag(here, npusim::pipe::S, npusim::pipe::V);
+  for (uint32_t lane = by_hand; lane < lanes && is_active(lane); lane += in_block) {
+    uint32_t count = 1;
+    while (count < in_block && is_active(lane + count)) count++;
+    Adds(dst[at(lane)], dst[at(lane - in_block)], T(in_block), int32_t(count), here);
+    npusim::barrier(here, npusim::pipe::V);
+  }
+  uint32_t ahead = step * in_block;
+  for (uint32_t r = 1; r < repeats; r++) {
+    Adds(dst[r * ahead], dst[(r - 1) * ahead], T(lanes), mask, uint8_t(1), UnaryRepeatParams(block, block, 8, 8), here);
+    npusim::barrier(here, npusim::pipe::V);
+  }
+}
+#endif
 #define NPUSIM_PROGRESSION(Name)                                                                                     \
   template <class T>                                                                                                 \
   inline void Name(const LocalTensor<T>& dst, const std::common_type_t<T> first, const std::common_type_t<T> step,   \

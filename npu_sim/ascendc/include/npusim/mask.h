@@ -124,10 +124,10 @@ struct AscendCUtils {
   }
   template <class T> static void SetMaskCount(Here here = Here::now()) { AscendC::SetMaskCount(here); }
   template <class T> static void SetMaskNorm(Here here = Here::now()) { AscendC::SetMaskNorm(here); }
-  // 1: infinities and NaN, as A2 and A3 begin; 0: the largest number, as 310P and 910 always do.
-  static void SetOverflow(uint64_t mode, Here here = Here::now()) {
-    if (mode != (__NPU_ARCH__ == 2201))
-      npusim::refuse(here, "AscendCUtils::SetOverflow must leave the mode in which the cores begin, %d", __NPU_ARCH__ == 2201);
+  // 1: infinities and NaN, as A2 and A3 begin; 0: the largest number, as 310P and 910 always do. In the other mode nothing
+  // may be computed, see before_row.
+  static void SetOverflow(uint64_t mode) {
+    npusim::self->overflows_otherwise = mode != (__NPU_ARCH__ == 2201);
   }
   static int64_t GetRsvdCnt() { return int64_t(npusim::self->kept); }
   static int32_t GetC0Size() { return DEFAULT_C0_SIZE; }

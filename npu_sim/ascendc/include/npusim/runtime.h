@@ -62,6 +62,8 @@ struct Registers {
   bool counts = false;         // SetMaskCount
   uint64_t mask_low = ~0ull;  // that was set last
   int64_t atomic = 0;          // type of atomic stores, NONE: they are plain
+  bool adds = true;            // what atomic stores do
+  bool overflows_otherwise = false;  // SetOverflow has left the mode in which cores begin
   int64_t comparison = -1;  // where the bits of CmpMask are
   bool has_compared = false;  // into the register
   void (*at_end)() = nullptr;
@@ -316,7 +318,15 @@ inline bool is_of_vectors(int64_t on) {
   return on == pipe::S || on == pipe::V || on == pipe::MTE2 || on == pipe::MTE3;
 }
 
+// In the other mode numbers that are too large become others: nothing may be computed, nor added in memory.
+inline void keep_overflow_mode(Here here, int64_t on) {
+  if (on == pipe::V || on == pipe::M || on == pipe::FIX || (on == pipe::MTE3 && self->atomic != data::NONE))
+    refuse(here, "AscendCUtils::SetOverflow must leave the mode in which the cores begin, %d, where anything is computed",
+           __NPU_ARCH__ == 2201);
+}
+
 inline void before_row(Here here, int64_t on) {
+  if (self->overflows_otherwise) [[unlikely]] keep_overflow_mode(here, on);
   uint32_t bit = 1u << on;
   if (on == pipe::S || !control->auto_sync) return;
   self->before_scalar |= bit;

@@ -203,12 +203,15 @@ constexpr uint16_t SYNC_AIC_FLAG = 11, SYNC_AIV_FLAG = 12, SYNC_AIC_AIV_FLAG = 1
 
 template <class T> inline void SetAtomicAdd(Here here = Here::now()) {
   npusim::emit_set_atomic(here, npusim::self->atomic = npusim::number<T>());
+  npusim::self->adds = true;
 }
 template <class T> inline void SetAtomicMax(Here here = Here::now()) {
   npusim::emit_set_atomic_max(here, npusim::self->atomic = npusim::number<T>());
+  npusim::self->adds = false;
 }
 template <class T> inline void SetAtomicMin(Here here = Here::now()) {
   npusim::emit_set_atomic_min(here, npusim::self->atomic = npusim::number<T>());
+  npusim::self->adds = false;
 }
 inline void SetAtomicNone(Here here = Here::now()) {
   npusim::emit_set_atomic(here, npusim::self->atomic = npusim::data::NONE);
@@ -218,6 +221,28 @@ template <class T> inline void SetAtomicType(Here here = Here::now()) {
   if (npusim::self->atomic != npusim::data::NONE && npusim::self->atomic != npusim::number<T>())
     npusim::refuse(here, "SetAtomicType must be the type of atomic stores that is set, not change it");
 }
+#if __NPU_ARCH__ == 2201
+enum class AtomicDtype { ATOMIC_NONE = 0, ATOMIC_F32, ATOMIC_F16, ATOMIC_S16, ATOMIC_S32, ATOMIC_S8, ATOMIC_BF16 };
+enum class AtomicOp { ATOMIC_SUM = 0 };
+}  // namespace AscendC
+namespace npusim {
+// By the numbers of AtomicDtype.
+inline constexpr int64_t ATOMIC_TYPES[] = {data::NONE, data::FP32, data::FP16, data::INT16, data::INT32, data::INT8, data::BF16};
+}  // namespace npusim
+namespace AscendC {
+// The same state as of SetAtomicAdd, by numbers.
+template <AtomicDtype type, AtomicOp op> inline void SetStoreAtomicConfig(Here here = Here::now()) {
+  static_assert(op == AtomicOp::ATOMIC_SUM, "SetStoreAtomicConfig adds");
+  npusim::emit_set_atomic(here, npusim::self->atomic = npusim::ATOMIC_TYPES[int(type)]);
+  npusim::self->adds = true;
+}
+inline void GetStoreAtomicConfig(uint16_t& type, uint16_t& op, Here here = Here::now()) {
+  if (npusim::self->atomic != npusim::data::NONE && !npusim::self->adds)
+    npusim::refuse(here, "GetStoreAtomicConfig must not come behind SetAtomicMax or SetAtomicMin, which have no number");
+  for (type = 0; npusim::ATOMIC_TYPES[type] != npusim::self->atomic;) type++;
+  op = uint16_t(AtomicOp::ATOMIC_SUM);
+}
+#endif
 inline void DisableDmaAtomic(Here here = Here::now()) { SetAtomicNone(here); }
 
 inline void SetHF32Mode(bool on, Here here = Here::now()) { npusim::emit_set_hf32(here, on); }

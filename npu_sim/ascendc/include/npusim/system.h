@@ -87,6 +87,11 @@ inline int64_t GetTaskRation() { return GetTaskRatio(); }
 inline int64_t GetSubBlockNum() { return GetTaskRatio(); }
 inline int64_t GetBlockIdx() { return npusim::self->block * GetTaskRatio() + npusim::self->sub_block; }
 inline int64_t GetSystemCycle() { return npusim::self->row_count; }
+// Where a program is: here the line of the call.
+inline int64_t GetProgramCounter(Here here = Here::now()) { return here.line; }
+template <class T> inline void GetArchVersion(T&) {
+  static_assert(npusim::never<T>, "GetArchVersion is not modelled by this emulator: no document has the numbers");
+}
 inline constexpr int16_t GetDataBlockSizeInBytes() { return 32; }
 inline constexpr uint32_t GetUBSizeInBytes() { return TOTAL_UB_SIZE; }
 inline void Trap(Here here = Here::now()) { npusim::refuse(here, "Trap: the kernel stopped itself"); }
@@ -136,6 +141,11 @@ inline bfloat16_t Cast(const float& value) { return bfloat16_t(value); }
 #endif
 template <int bit> inline int64_t GetBitCount(uint64_t value) { return __builtin_popcountll(bit ? value : ~value); }
 template <int bit> inline int64_t ScalarGetCountOfValue(uint64_t value) { return GetBitCount<bit>(value); }
+// From bit 62 on, as many as are the sign; -1 of 0 and -1.
+inline int64_t CountBitsCntSameAsSignBit(int64_t value) {
+  uint64_t others = uint64_t(value ^ (value >> 63));
+  return others ? __builtin_clzll(others) - 1 : -1;
+}
 inline int64_t CountLeadingZero(uint64_t value) { return value ? __builtin_clzll(value) : 64; }
 inline int64_t ScalarCountLeadingZero(uint64_t value) { return CountLeadingZero(value); }
 }  // namespace AscendC
