@@ -359,45 +359,73 @@ def test_functions_by_their_address_and_exclusive_or(tmp_path):
 WHOLE = """
 #include "kernel_operator.h"
 using namespace AscendC;
-template <class T> __global__ __aicore__ void powers(GM_ADDR x, GM_ADDR y, int32_t exponent, int32_t which) {
+template <class T> __global__ __aicore__ void powers(GM_ADDR x, GM_ADDR e, GM_ADDR y, int32_t exponent,
+                                                     int32_t which) {
   TPipe pipe;
-  TBuf<> in, out, free;
+  TBuf<> in, out, free, by;
+  pipe.InitBuffer(by, 1024);
   pipe.InitBuffer(in, 1024);
   pipe.InitBuffer(out, 1024);
   pipe.InitBuffer(free, 1024);
   GlobalTensor<T> X, Y;
   X.SetGlobalBuffer((__gm__ T*)x);
   Y.SetGlobalBuffer((__gm__ T*)y);
-  auto a = in.Get<T>(), r = out.Get<T>();
+  GlobalTensor<T> E;
+  E.SetGlobalBuffer((__gm__ T*)e);
+  auto a = in.Get<T>(), r = out.Get<T>(), exponents = by.Get<T>();
   DataCopy(a, X, 256);
+  DataCopy(exponents, E, 256);
   PipeBarrier<PIPE_ALL>();
   if (which == 0) Power(r, a, T(exponent), free.Get<uint8_t>(), 250);
-  if (which == 1) Power(r, a, a, free.Get<uint8_t>(), 250);
+  if (which == 1) Power(r, a, exponents, free.Get<uint8_t>(), 250);
+  if (which == 2) Power(r, T(exponent), exponents, free.Get<uint8_t>(), 250);
+  if (which == 3) Power(r, a, exponents, 250);
+  if (which == 4) Power(r, a, exponents, free.Get<uint8_t>()[400], 250);
   PipeBarrier<PIPE_ALL>();
   DataCopyPad(Y, r, DataCopyExtParams(1, 250 * sizeof(T), 0, 0, 0));
 }
 """
 
 
-@pytest.mark.parametrize("exponent", [0, 1, 2, 5, 31])
+def _whole_power(base, exponent):
+    """Return the power modulo 2^32, of exponents below 0 cut towards zero as a quotient of 1."""
+    power = pow(base, abs(exponent), 2**32)
+    power -= 2**32 if power >= 2**31 else 0
+    return power if exponent >= 0 else 0 if power == 0 else math.trunc(1 / power)
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 5, 31, -1, -2, -7, 2**31 - 1, -(2**31)])
 def test_powers_of_whole_numbers_are_exact_modulo_a_word(source_file, exponent):
     path = source_file("powers.cpp", WHOLE)
-    x, y = np.random.default_rng(exponent).integers(-99, 99, 256).astype(np.int32), np.zeros(256, np.int32)
-    run = ascendc.compile(path, "powers<int32_t>")(x, y, np.int32(exponent), np.int32(0))
-    wanted = [(int(value) ** exponent + 2**31) % 2**32 - 2**31 for value in x[:250]]
-    assert y[:250].tolist() == wanted
-    assert not run.findings
+    rng = np.random.default_rng(abs(exponent))
+    x, y = rng.integers(-99, 99, 256).astype(np.int32), np.zeros(256, np.int32)
+    x[:5] = range(-2, 3)
+    ascendc.compile(path, "powers<int32_t>")(x, x, y, np.int32(exponent), np.int32(0))
+    assert y[:250].tolist() == [_whole_power(int(value), exponent) for value in x[:250]]
 
 
-@pytest.mark.parametrize(
-    ("exponent", "which", "words"),
-    [(-1, 0, "must have an exponent of 0 or more, not -1"), (2, 1, "is modelled with a number as the exponent")],
-)
-def test_powers_of_whole_numbers_that_are_not_modelled_say_so(source_file, exponent, which, words):
+@pytest.mark.parametrize("which", [1, 2, 3])
+def test_powers_of_whole_numbers_have_exponents_of_their_own(source_file, which):
     path = source_file("powers.cpp", WHOLE)
+    rng, y = np.random.default_rng(which), np.zeros(256, np.int32)
+    x, e = rng.integers(-20, 20, 256).astype(np.int32), rng.integers(-9, 40, 256).astype(np.int32)
+    x[:8], e[:8] = range(2, 10), [4, 3, 2, 1, 4, 3, 2, 1]  # of the page
+    e[100:150] = rng.integers(-(2**31), 2**31, 50)
+    e[150:152] = -(2**31), 2**31 - 1
+    x[152:182], e[152:182] = np.repeat(np.arange(-2, 4), 5), np.tile([-2, -1, 0, 1, 2], 6)
+    for base in (2, -1, 7, 0) if which == 2 else (None,):
+        ascendc.compile(path, "powers<int32_t>")(x, e, y, np.int32(base or 0), np.int32(which))
+        bases = x.tolist() if base is None else [base] * 256
+        assert y[:250].tolist() == [_whole_power(*one) for one in zip(bases[:250], e[:250].tolist(), strict=True)]
+    if which != 2:
+        assert y[:8].tolist() == [16, 27, 16, 5, 1296, 343, 64, 9]
+
+
+def test_a_buffer_for_no_powers_is_refused(source_file):
     x = np.ones(256, np.int32)
-    with pytest.raises(KernelError, match=f"Power of int32_t {words}"):
-        ascendc.compile(path, "powers<int32_t>")(x, x.copy(), np.int32(exponent), np.int32(which))
+    kernel = ascendc.compile(source_file("powers.cpp", WHOLE), "powers<int32_t>")
+    with pytest.raises(KernelError, match="Power must be given a temporary buffer of at least 768 bytes, not 624"):
+        kernel(x, x, x.copy(), np.int32(1), np.int32(4))
 
 
 def test_results_are_those_that_the_pages_print(functions):

@@ -15,6 +15,7 @@
 #include "npusim/pads.h"
 #include "npusim/patterns.h"
 #include "npusim/pool.h"
+#include "npusim/powers.h"
 #include "npusim/quantise.h"
 #include "npusim/reorder.h"
 #include "npusim/softmax.h"

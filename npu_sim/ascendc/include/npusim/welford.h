@@ -20,7 +20,7 @@ struct WelfordFinalizeConfig {
 inline constexpr WelfordFinalizeConfig WFFINALIZE_DEFAULT_CFG = {};
 struct WelfordFinalizePara {
   uint32_t rnLength, abLength, headCount, headCountLength, tailCount, tailCountLength;
-  float abRec, rRec;
+  float abRec, rRec, rRecWithCorrection;  // the last is for a correction, which these chips do not make
 };
 }  // namespace AscendC
 
@@ -133,7 +133,7 @@ namespace AscendC {
   inline void Finalize(const LocalTensor<float>& mean, const LocalTensor<float>& variance,                            \
                        const LocalTensor<float>& means, const LocalTensor<float>& sums,                               \
                        PARAMETER const WelfordFinalizePara& p, Here here = Here::now()) {                             \
-    static_assert(!config.isCorrection, "WelfordFinalize is modelled without a correction");                          \
+    static_assert(!config.isCorrection, "WelfordFinalize corrects on Ascend 950 alone");                               \
     npusim::welford_finalize(here, given, mean, variance, means, sums, nullptr, p);                                   \
   }                                                                                                                   \
   template <bool reuse = false, NPUSIM_CONFIG(WelfordFinalizeConfig) config = WFFINALIZE_DEFAULT_CFG>                \
@@ -141,7 +141,7 @@ namespace AscendC {
                        const LocalTensor<float>& means, const LocalTensor<float>& sums,                               \
                        const LocalTensor<int32_t>& counts, PARAMETER const WelfordFinalizePara& p,                    \
                        Here here = Here::now()) {                                                                     \
-    static_assert(!config.isCorrection, "WelfordFinalize is modelled without a correction");                          \
+    static_assert(!config.isCorrection, "WelfordFinalize corrects on Ascend 950 alone");                               \
     npusim::welford_finalize(here, given, mean, variance, means, sums, &counts, p);                                   \
   }
 NPUSIM_WELFORD(WelfordUpdate, WelfordFinalize, NPUSIM_GIVEN, &temporary)
