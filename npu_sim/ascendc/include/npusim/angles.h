@@ -139,7 +139,18 @@ inline constexpr auto erfc_of = NPUSIM_STEPS {
   s.add(y, t[1], t[2]);
 };
 
-// (a | b) & ~(a & b)
+// to = (a | b) & ~(a & b)
+template <class T>
+inline void exclusive_of(Here here, const LocalTensor<T>& to, const LocalTensor<T>& both, const LocalTensor<T>& a,
+                         const LocalTensor<T>& b, int32_t count) {
+  AscendC::And(both, a, b, count, here);
+  barrier(here, pipe::V);
+  AscendC::Or(to, a, b, count, here);
+  AscendC::Not(both, both, count, here);
+  barrier(here, pipe::V);
+  AscendC::And(to, to, both, count, here);
+  barrier(here, pipe::V);
+}
 template <class T>
 inline void exclusive(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst, const LocalTensor<T>& a,
                       const LocalTensor<T>& b, int64_t count) {
@@ -153,14 +164,7 @@ inline void exclusive(Here here, const LocalTensor<uint8_t>* given, const LocalT
   LocalTensor<T> both = room.template part<T>(0, chunk * int64_t(sizeof(T)));
   for (int64_t at = 0; at < count; at += chunk) {
     int32_t some = int32_t(count - at < chunk ? count - at : chunk);
-    LocalTensor<T> to = dst[uint32_t(at)], x = a[uint32_t(at)], y = b[uint32_t(at)];
-    AscendC::And(both, x, y, some, here);
-    barrier(here, pipe::V);
-    AscendC::Or(to, x, y, some, here);
-    AscendC::Not(both, both, some, here);
-    barrier(here, pipe::V);
-    AscendC::And(to, to, both, some, here);
-    barrier(here, pipe::V);
+    exclusive_of(here, dst[uint32_t(at)], both, a[uint32_t(at)], b[uint32_t(at)], some);
   }
 }
 }  // namespace npusim

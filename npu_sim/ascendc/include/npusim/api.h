@@ -6,6 +6,7 @@
 #include "npusim/library.h"
 #include "npusim/lower_names.h"
 #include "npusim/bilinear.h"
+#include "npusim/logical.h"
 #include "npusim/cumsum.h"
 #include "npusim/dropout.h"
 #include "npusim/group_norm.h"

@@ -63,6 +63,9 @@ inline void reduce_columns(Here here, const char* call, const LocalTensor<T>& ds
   barrier(here, pipe::V);
 }
 
+template <class pattern>
+inline constexpr bool is_pattern =
+    std::is_same_v<pattern, AscendC::Pattern::Reduce::AR> || std::is_same_v<pattern, AscendC::Pattern::Reduce::RA>;
 enum class Reduced { SUM, MEAN, MAX, MIN };
 
 template <Reduced what, class T, class pattern>
@@ -71,7 +74,7 @@ inline void reduce(Here here, const char* call, const LocalTensor<uint8_t>* give
   using namespace AscendC;
   static_assert(std::is_same_v<T, half> || std::is_same_v<T, float>, "reductions by a pattern are of half and float here");
   constexpr bool is_rows = std::is_same_v<pattern, Pattern::Reduce::AR>;
-  static_assert(is_rows || std::is_same_v<pattern, Pattern::Reduce::RA>, "the patterns AR and RA are modelled");
+  static_assert(is_pattern<pattern>, "the patterns AR and RA are modelled");
   auto combine = [&](const LocalTensor<T>& into, const LocalTensor<T>& part, int32_t count) {
     if constexpr (what == Reduced::MAX) Max(into, into, part, count, here);
     else if constexpr (what == Reduced::MIN) Min(into, into, part, count, here);

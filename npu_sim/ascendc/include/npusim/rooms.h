@@ -63,6 +63,12 @@ constexpr int64_t topk_bytes(int64_t inner, int64_t rows, int64_t type_size, boo
 }
 // Two of 64 numbers, one more of half.
 constexpr int64_t welford_update_bytes(int64_t type_size) { return 256 * (type_size == 2 ? 3 : 2); }
+// Of ReduceAny and ReduceAll in bytes: a row in half, a repeat of each row of a block of results, these; 32 columns, and
+// 32 of another row. Of ReduceXorSum: a repeat of sums, 128 numbers twice and as floats.
+constexpr int64_t logical_row_bytes(int64_t rows, int64_t width) {
+  return whole(2 * width, 32) + 256 * (rows < 32 ? rows : 32) + 64;
+}
+constexpr int64_t LOGICAL_COLUMN_BYTES = 128, XOR_SUM_BYTES = 256 + 1024;
 // Factors, deviations, and a value.
 constexpr int64_t welford_finalize_bytes(int64_t count) { return 2 * row_bytes(count) + 64; }
 }  // namespace npusim

@@ -178,7 +178,25 @@ NPUSIM_PATTERN_SIZES(ReduceMax)
 NPUSIM_PATTERN_SIZES(ReduceMin)
 NPUSIM_PATTERN_SIZES(ReduceSum)
 NPUSIM_PATTERN_SIZES(ReduceMean)
+NPUSIM_PATTERN_SIZES(ReduceProd)
 #undef NPUSIM_PATTERN_SIZES
+#define NPUSIM_LOGICAL_SIZES(Name)                                                                                  \
+  inline void Get##Name##MaxMinTmpSize(const TensorShape& shape, const TensorDataType type, ReducePattern pattern,   \
+                                       bool, bool, uint32_t& most, uint32_t& least) {                                \
+    bool is_bytes = type == TensorDataType::DT_UINT8, is_rows = pattern == ReducePattern::AR;                        \
+    least = npusim::LEAST_TEMPORARY;                                                                                 \
+    most = 255 * npusim::LEAST_TEMPORARY;                                                                            \
+    if (is_bytes && is_rows) most = least = uint32_t(npusim::logical_row_bytes(shape.GetDim(0), shape.GetDim(1)));   \
+    if (is_bytes && !is_rows) most = uint32_t(npusim::whole(shape.GetDim(1), 64) / 32 * npusim::LOGICAL_COLUMN_BYTES);     \
+  }
+NPUSIM_LOGICAL_SIZES(ReduceAny)
+NPUSIM_LOGICAL_SIZES(ReduceAll)
+#undef NPUSIM_LOGICAL_SIZES
+inline void GetReduceXorSumMaxMinTmpSize(const TensorShape& shape, const uint32_t, const bool, uint32_t& most,
+                                         uint32_t& least) {
+  least = uint32_t(npusim::XOR_SUM_BYTES);
+  most = uint32_t(256 + npusim::whole(shape.GetShapeSize(), 128) * 8);
+}
 
 inline void GetAscendQuantMaxMinTmpSize(const TensorShape& shape, const uint32_t type_size, uint32_t& most,
                                         uint32_t& least) {
