@@ -35,7 +35,7 @@ from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import CoreKind
 from npu_sim.report.explain import own_recorder
 
-_KEY_AS_CONSTANT = re.compile(r"\bTILING_KEY_VAR\b|\bconstexpr\s*\([^;{}]*\bTILING_KEY_IS\b")
+_KEY_AS_CONSTANT = re.compile(r"\bTILING_KEY_VAR\b|\bconstexpr\s*\([^;{}]*\bTILING_KEY_(?:IS|LIST)\b")
 _SCRATCHES = 3
 """Of UB's size, of each vector core."""
 _MOST_BLOCKS = 65_535
@@ -149,7 +149,7 @@ class SourceKernel:
 
     @property
     def asks_for_key(self) -> bool:
-        """Whether its program depends on the tiling key (``TILING_KEY_VAR``, or TILING_KEY_IS as a constant)."""
+        """Whether its program depends on the tiling key (``TILING_KEY_VAR``, or a comparison as a constant)."""
         return _names_key(self._texts())
 
     @default_fenv

@@ -7,6 +7,7 @@ import pytest
 
 from npu_sim import ascendc
 from npu_sim.ascendc import KernelError
+from npu_sim.errors import ProgramError
 from tests.ascendc.compiler import require_compiler
 from tests.oracles.dequantised import result_of, word_of
 
@@ -198,6 +199,12 @@ def test_int32_becomes_half_as_by_cast(source):
 def test_what_the_register_does_not_hold_is_refused(source, form, match):
     with pytest.raises(KernelError, match=match):
         ascendc.compile(source, "halves")(np.zeros(128, np.int32), np.zeros(128, np.float16), form)
+
+
+def test_910_has_none(source):
+    x, y = np.zeros(128, np.int16), np.zeros(256, np.uint8)
+    with pytest.raises(ProgramError, match="CastDequant must be on dav-c220, dav-m200, not dav-c100"):
+        ascendc.compile(source, "numbers")(x, y, 128, 0, 0, 1.0, 0, 1, 1, product="910")
 
 
 def test_a_sign_mode_that_is_not_the_type_is_refused(source):

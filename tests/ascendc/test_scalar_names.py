@@ -205,3 +205,72 @@ def test_nothing_is_computed_where_overflow_means_something_else(source, how):
     else:
         kernel(x, y, how)
         assert np.array_equal(y, x + 1)
+
+
+ABSENT = {
+    "uint64_t old = GetCtrlSpr<48, 48>()": "GetCtrlSpr",
+    "SetCtrlSpr<60, 60>(0)": "SetCtrlSpr",
+    "ResetCtrlSpr<48, 48>()": "ResetCtrlSpr",
+    "SetSaturationFlag<0>(true)": "SetSaturationFlag",
+    "bool old = GetSaturationFlag<0>()": "GetSaturationFlag",
+    "GlobalTensor<int8_t> g; LoadUnzipIndex(g, 4)": "LoadUnzipIndex",
+    "CheckLocalMemoryIA(x)": "CheckLocalMemoryIA",
+    "SetAippFunctions<uint8_t>(x, 1)": "SetAippFunctions",
+    "SetHcclContext<0>(x)": "SetHcclContext",
+    "GM_ADDR context = (GM_ADDR)GetHcclContext<0>()": "GetHcclContext",
+    "CreateCubeResGroup<float>(x, 1)": "CreateCubeResGroup",
+    "LocalTensor<half> t; GroupNorm(t, t, t, t, t, t, half(1), x)": "GroupNorm",
+    "LocalTensor<half> t; SoftmaxFlashV3<half, float>(t, t, t, t, t, t, t, t, t, x, x)": "SoftmaxFlashV3",
+}
+
+
+@pytest.mark.parametrize("call", ABSENT)
+def test_names_that_are_not_there_say_so(tmp_path, call):
+    path = tmp_path / "absent.cpp"
+    path.write_text(
+        '#include "kernel_operator.h"\nusing namespace AscendC;\n'
+        f"__global__ __aicore__ void absent(GM_ADDR x) {{\n  {call};\n}}\n"
+    )
+    with pytest.raises(CompilationError, match=f"{ABSENT[call]} is not modelled by this emulator") as raised:
+        ascendc.compile(path)
+    assert "absent.cpp:4" in str(raised.value)
+
+
+OWN = """
+#include "kernel_operator.h"
+using namespace AscendC;
+struct Tiling { uint32_t sizes[3]; uint32_t last; };
+__aicore__ inline int32_t GetCtrlSpr(double by) { return int32_t(by) + 1; }
+template <int32_t a> __aicore__ inline int32_t SetCtrlSpr(int64_t by) { return int32_t(by) + a; }
+__global__ __aicore__ void own(GM_ADDR x, GM_ADDR y, GM_ADDR tiling) {
+  TPipe pipe; TBuf<> buffer;
+  pipe.InitBuffer(buffer, 256);
+  GlobalTensor<int32_t> X, Y;
+  X.SetGlobalBuffer((__gm__ int32_t*)x); Y.SetGlobalBuffer((__gm__ int32_t*)y);
+  LocalTensor<int32_t> local = buffer.Get<int32_t>();
+  DataCopy(local, X, 64);
+  PipeBarrier<PIPE_ALL>();
+  DumpAccChkPoint(local, 5, 8, 4);
+  DumpAccChkPoint(X, 6, 60, 4);
+  GET_TILING_DATA_PTR_WITH_STRUCT(Tiling, data, tiling);
+  COPY_TILING_WITH_ARRAY(uint32_t, 3, data->sizes, sizes);
+  Y.SetValue(0, GetCtrlSpr(3)), Y.SetValue(1, SetCtrlSpr<4>(3));
+  sizes[2]++;
+  for (int i = 0; i < 3; i++) Y.SetValue(2 + i, sizes[i]);
+  Y.SetValue(5, TILING_KEY_LIST(1, 3) ? 1 : TILING_KEY_LIST(2, 4) ? 2 : 0);
+  if constexpr (TILING_KEY_LIST(2, 3)) Y.SetValue(6, 23);
+}
+"""
+
+
+@pytest.mark.parametrize("key", [0, 1, 2, 3, 4])
+def test_functions_of_the_user_stay_his_and_tilings_are_copied(source_file, key):
+    path = source_file("own.cpp", OWN)
+    x, y, tiling = np.arange(64, dtype=np.int32), np.zeros(64, np.int32), np.array([7, 8, 9, 10], np.uint32)
+    run = ascendc.compile(path)(x, y, tiling=tiling, tiling_key=key)
+    assert y[:7].tolist() == [4, 7, 7, 8, 10, {1: 1, 3: 1, 2: 2, 4: 2}.get(key, 0), 23 * (key in (2, 3))]
+    assert tiling.tolist() == [7, 8, 9, 10]
+    assert "desc=5" in run.printed
+    assert "[8, 9, 10, 11]" in run.printed
+    assert "desc=6" in run.printed
+    assert "[60, 61, 62, 63]" in run.printed

@@ -159,3 +159,14 @@ NPUSIM_LOGICAL(shift_right)
   template <class T, auto flag, auto... flags, class U, class... A> inline void Name(const LocalTensor<U>&, A&&...) {\
     static_assert(npusim::never<T, U, A...>, #Name " is not modelled by this emulator");                             \
   }
+// The same of functions that take no tensor, or one in global memory: anything the user has is called before it.
+#define NPUSIM_ABSENT(Name)                                                                                          \
+  template <class... T> inline int64_t Name(...) {                                                                   \
+    static_assert(npusim::never<T...>, #Name " is not modelled by this emulator");                                   \
+    return 0;                                                                                                        \
+  }                                                                                                                  \
+  template <auto flag, auto... flags> inline int64_t Name(...) {                                                     \
+    static_assert(npusim::never<std::integral_constant<decltype(flag), flag>>,                                       \
+                  #Name " is not modelled by this emulator");                                                        \
+    return 0;                                                                                                        \
+  }

@@ -54,6 +54,7 @@ inline T abs(T value) {
 
 // In a kernel that is compiled for each key it is a constant, see kind.h.
 #define TILING_KEY_IS(key) (int64_t(TILING_KEY_VAR) == int64_t(key))
+#define TILING_KEY_LIST(one, other) (TILING_KEY_IS(one) || TILING_KEY_IS(other))
 #define ENABLE_DETERMINISTIC(...)
 #define REGISTER_NONE_TILING
 #define REGISTER_TILING_FOR_TILINGKEY(...)
@@ -66,6 +67,10 @@ inline T abs(T value) {
   memcpy((void*)&name, (const uint8_t*)(pointer) + offsetof(type, member), sizeof(name))
 #define GET_TILING_DATA_PTR_WITH_STRUCT(type, name, pointer) const type* name = (const type*)(pointer)
 #define COPY_TILING_WITH_STRUCT(type, source, target) const type* target = (const type*)(source)
+#define COPY_TILING_WITH_ARRAY(type, count, source, target)                                         \
+  type target##_copied[count];                                                                       \
+  memcpy((void*)target##_copied, (const void*)(source), sizeof target##_copied);                     \
+  type* target = target##_copied
 #ifdef NPUSIM_TILING
 #define GET_TILING_DATA(name, pointer) GET_TILING_DATA_WITH_STRUCT(NPUSIM_TILING, name, pointer)
 #else
@@ -208,6 +213,12 @@ inline void DumpTensor(const LocalTensor<T>& tensor, uint32_t tag, uint32_t coun
   if (tensor.space() == npusim::space::UB && !npusim::self->is_vector) return;
   const T* values = (const T*)npusim::settled(here, tensor.space(), tensor.address, int64_t(count) * sizeof(T));
   dump(here, npusim::space_name(tensor.space()), tensor.address, tag, count, values);
+}
+// The same from an element on.
+template <class T, template <class> class Tensor>
+inline void DumpAccChkPoint(const Tensor<T>& tensor, uint32_t tag, uint32_t first, uint32_t count,
+                            Here here = Here::now()) {
+  DumpTensor(tensor[first], tag, count, here);
 }
 template <class T>
 inline void DumpTensor(const GlobalTensor<T>& tensor, uint32_t tag, uint32_t count, Here here = Here::now()) {
