@@ -51,6 +51,7 @@ LoadDataUnzip LoadImageToLocal ConfusionTranspose TransData SelectWithBytesMask 
 _NAMES_OF_OTHERS = (
     "SetCtrlSpr", "GetCtrlSpr", "ResetCtrlSpr", "SetSaturationFlag", "GetSaturationFlag", "LoadUnzipIndex",
     "CheckLocalMemoryIA", "SetAippFunctions", "CreateCubeResGroup", "SetHcclContext", "GetHcclContext",
+    "MakeTensorTrait",
 )  # fmt: skip
 """Those of functions that take none, or one in global memory."""
 

@@ -400,7 +400,8 @@ def test_powers_of_whole_numbers_are_exact_modulo_a_word(source_file, exponent):
     rng = np.random.default_rng(abs(exponent))
     x, y = rng.integers(-99, 99, 256).astype(np.int32), np.zeros(256, np.int32)
     x[:5] = range(-2, 3)
-    ascendc.compile(path, "powers<int32_t>")(x, x, y, np.int32(exponent), np.int32(0))
+    run = ascendc.compile(path, "powers<int32_t>")(x, x, y, np.int32(exponent), np.int32(0))
+    assert not run.findings
     assert y[:250].tolist() == [_whole_power(int(value), exponent) for value in x[:250]]
 
 
@@ -414,7 +415,8 @@ def test_powers_of_whole_numbers_have_exponents_of_their_own(source_file, which)
     e[150:152] = -(2**31), 2**31 - 1
     x[152:182], e[152:182] = np.repeat(np.arange(-2, 4), 5), np.tile([-2, -1, 0, 1, 2], 6)
     for base in (2, -1, 7, 0) if which == 2 else (None,):
-        ascendc.compile(path, "powers<int32_t>")(x, e, y, np.int32(base or 0), np.int32(which))
+        run = ascendc.compile(path, "powers<int32_t>")(x, e, y, np.int32(base or 0), np.int32(which))
+        assert not run.findings
         bases = x.tolist() if base is None else [base] * 256
         assert y[:250].tolist() == [_whole_power(*one) for one in zip(bases[:250], e[:250].tolist(), strict=True)]
     if which != 2:

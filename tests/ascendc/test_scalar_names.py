@@ -219,6 +219,11 @@ ABSENT = {
     "SetHcclContext<0>(x)": "SetHcclContext",
     "GM_ADDR context = (GM_ADDR)GetHcclContext<0>()": "GetHcclContext",
     "CreateCubeResGroup<float>(x, 1)": "CreateCubeResGroup",
+    "MakeTensorTrait<float, TPosition::VECIN>(MakeLayout(MakeShape(1), MakeStride(1)))": "MakeTensorTrait",
+    "LocalTensor<TensorTrait<half>> t": "TensorTrait",
+    "GlobalTensor<TensorTrait<half, TPosition::GM, Layout<Shape<int>, Stride<int>>>> t": "TensorTrait",
+    "KfcWorkspace workspace(x)": "KfcWorkspace",
+    "CubeResGroupHandle<float> handle": "CubeResGroupHandle",
     "LocalTensor<half> t; GroupNorm(t, t, t, t, t, t, half(1), x)": "GroupNorm",
     "LocalTensor<half> t; SoftmaxFlashV3<half, float>(t, t, t, t, t, t, t, t, t, x, x)": "SoftmaxFlashV3",
 }

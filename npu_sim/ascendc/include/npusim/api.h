@@ -1,5 +1,6 @@
 // All that kernel_operator.h offers, but for what depends on the kind of core: the same for each source of a chip.
 #pragma once
+#include "npusim/absent.h"
 #include "npusim/fixpipe.h"
 #include "npusim/registers.h"
 #include "npusim/layout.h"

@@ -165,6 +165,10 @@ NPUSIM_LOGICAL(shift_right)
     static_assert(npusim::never<T...>, #Name " is not modelled by this emulator");                                   \
     return 0;                                                                                                        \
   }                                                                                                                  \
+  template <class T, auto flag, auto... flags> inline int64_t Name(...) {                                            \
+    static_assert(npusim::never<T>, #Name " is not modelled by this emulator");                                      \
+    return 0;                                                                                                        \
+  }                                                                                                                  \
   template <auto flag, auto... flags> inline int64_t Name(...) {                                                     \
     static_assert(npusim::never<std::integral_constant<decltype(flag), flag>>,                                       \
                   #Name " is not modelled by this emulator");                                                        \

@@ -68,6 +68,7 @@ class WholePowers : public StepsOf<int32_t> {
       adds(square, square, -1);
       mul(*bits, *bits, square), adds(*bits, *bits, 1);
       mul(dst, dst, *bits);
+      if (bit == 31) break;
       adds(square, square, 1);
       mul(square, square, square);
       std::swap(bits, rest);
