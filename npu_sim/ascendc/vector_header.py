@@ -44,7 +44,7 @@ GeGLU ReGlu Round Floor Ceil Trunc Frac Sign Xor Clamp ClampMax ClampMin CumSum 
 Quant AscendQuant AscendDequant AscendAntiQuant DropOut Arange Exp2 Expm1 Fmod SetAtomicMax SetAtomicMin SetAtomicType
 CrossCoreSetFlag CrossCoreWaitFlag NotifyEvent WaitEvent SetFixPipeConfig SetFixpipeNz2ndFlag
 SetFixpipePreQuantFlag SetLoadDataBoundary SetLoadDataRepeat LoadDataWithSparse MmadWithSparse
-LoadDataUnzip LoadImageToLocal ConfusionTranspose TransData SelectWithBytesMask GroupNorm SoftmaxFlashV3
+LoadDataUnzip LoadImageToLocal ConfusionTranspose TransData SelectWithBytesMask
 """.split()  # noqa: SIM905
 )
 """Public names of functions that kernels call with a tensor first."""

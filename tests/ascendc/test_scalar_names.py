@@ -224,8 +224,6 @@ ABSENT = {
     "GlobalTensor<TensorTrait<half, TPosition::GM, Layout<Shape<int>, Stride<int>>>> t": "TensorTrait",
     "KfcWorkspace workspace(x)": "KfcWorkspace",
     "CubeResGroupHandle<float> handle": "CubeResGroupHandle",
-    "LocalTensor<half> t; GroupNorm(t, t, t, t, t, t, half(1), x)": "GroupNorm",
-    "LocalTensor<half> t; SoftmaxFlashV3<half, float>(t, t, t, t, t, t, t, t, t, x, x)": "SoftmaxFlashV3",
 }
 
 
