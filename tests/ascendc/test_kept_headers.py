@@ -50,6 +50,9 @@ def keeping(folder):
     reads, run = [], Compiler.run
 
     def watched(self, arguments, what, *, directory=None):
+        if arguments[0].startswith("-print-file-name"):
+            # asked once in a process, by whichever compilation is the first
+            return run(self, arguments, what, directory=directory)
         reads.append(None)
         said = run(self, [*arguments, "-H"], what, directory=directory)
         reads[-1] = re.findall(rf"^! .*/{re.escape(PREFIX)}\.gch$", said, re.MULTILINE) != []
