@@ -12,8 +12,8 @@ import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
 from npu_sim.engines.hazards_book import widened
-from npu_sim.isa.codes import SPACES
-from npu_sim.isa.footprint import READ, footprint
+from npu_sim.isa.codes import SPACES, Space
+from npu_sim.isa.footprint import READ, WRITE, footprint
 from npu_sim.isa.op import Op
 
 FINDING_FIELDS = 6
@@ -135,6 +135,25 @@ def _touch(lives: Any, space: Int, access: Int, cell: Int, intended: Int, is_par
 
 
 @jit
+def _judge_list(lives: Any, access: Int, cells: np.ndarray, repeats: Int, step: Int) -> None:
+    """Judge where the repeats of a list of addresses lead: each address is an operand with a buffer of its own."""
+    book, owner = lives.book, lives.owner
+    base, count = book[BASE + Space.UB], book[CELLS + Space.UB]
+    if base < 0:
+        return
+    for address in cells:
+        first = np.int64(address) + (step if repeats == 1 else 0)
+        if first < 0 or first >= count or owner[base + first] <= 0:
+            continue
+        intended = owner[base + first]
+        for repeat in range(1, repeats):
+            cell = first + repeat * step
+            if 0 <= cell < count and owner[base + cell] > 0 and owner[base + cell] != intended:
+                code = READ_OVERRUN if access == READ else WRITE_OVERRUN
+                _report(lives, code, intended, np.int64(Space.UB), cell * 32, np.int64(32))
+
+
+@jit
 def check_rows(lives: Any, rows: np.ndarray, count: Int, runs: np.ndarray) -> None:
     """Check the next ``count`` rows of a core, which lie inside its memories or are reported by others.
 
@@ -167,12 +186,17 @@ def check_rows(lives: Any, rows: np.ndarray, count: Int, runs: np.ndarray) -> No
             continue
         at = book[ROW] & (WRITERS - 1)
         lives.writers[at, 0], lives.writers[at, 1], lives.writers[at, 2] = book[ROW], 0, 0
+        has_lists = op == Op.TRANS_DATA_TO_5HD or op == Op.TRANS_DATA_BYTES
+        if has_lists:
+            repeats = np.int64(row["repeat"])
+            _judge_list(lives, READ, row["src_list"], repeats, np.int64(row["src_rep_stride"]))
+            _judge_list(lives, WRITE, row["dst_list"], repeats, np.int64(row["dst_rep_stride"]))
         for r in range(footprint(row, runs)):
             space, first = runs[r, 0], runs[r, 2]
             cells = book[CELLS + space]
             if book[BASE + space] < 0 or first < 0 or first >> 5 >= cells:
                 continue
-            intended = owner[book[BASE + space] + (first >> 5)]
+            intended = np.int64(0) if has_lists else owner[book[BASE + space] + (first >> 5)]
             for repeat in range(min(runs[r, 4], cells)):
                 start = first + repeat * runs[r, 5]
                 end = start + runs[r, 3]

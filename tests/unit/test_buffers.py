@@ -117,3 +117,37 @@ def test_results_side_by_side_in_one_block_do_not_overwrite_each_other():
 
     steps = (alloc(0, A), alloc(1, B), write(0, 256), *(total(256 + 4 * i) for i in range(8)), free(0, A), free(1, B))
     assert check(*steps) == []
+
+
+def turned(dst, src, repeat=1, dst_step=0, src_step=0):
+    """TransDataTo5HD between the blocks of two lists."""
+    lists = {"dst_list": [32 * block for block in dst], "src_list": [32 * block for block in src]}
+    steps = {"dst_rep_stride": dst_step, "src_rep_stride": src_step}
+    return lambda p: p.trans_data_to_5hd(**lists, dtype=Data.FP16, repeat=repeat, **steps)
+
+
+def of_three_buffers(turn):
+    """Find what a transposition is told between buffers of one block, of blocks 1 to 32, and of 33 to 64."""
+    places = {0: (0, 32), 1: (32, 1024), 2: (1056, 1024)}
+    found = check(
+        *(alloc(*one) for one in places.items()), write(0, 32), write(32, 1024), write(1056, 1024), turn,
+        *(free(*one) for one in places.items()), buffers=dict.fromkeys(places, "one"),
+    )  # fmt: skip
+    return [(v.kind, v.start, v.length) for v in found if v.kind in (Kind.READ_OUT_OF_BOUNDS, Kind.WRITE_OUT_OF_BOUNDS)]
+
+
+def test_each_address_of_a_list_has_a_buffer_of_its_own():
+    """Two addresses lie as far apart as any two: that makes them no operand that leaves a buffer."""
+    assert of_three_buffers(turned(range(33, 49), [0, *range(16, 1, -1)])) == []
+    # neighbours, half of them in each buffer
+    assert of_three_buffers(turned(range(25, 41), range(25, 41))) == []
+
+
+@pytest.mark.parametrize(
+    ("dst_step", "src_step", "kind"), [(1, 20, Kind.READ_OUT_OF_BOUNDS), (20, 1, Kind.WRITE_OUT_OF_BOUNDS)]
+)
+def test_repeats_of_an_address_stay_inside_its_buffer(dst_step, src_step, kind):
+    # of blocks 1 to 16 those from 13 on are 20 later in the next buffer
+    found = of_three_buffers(turned(range(1, 17), range(1, 17), 2, dst_step, src_step))
+    assert found == [(kind, 32 * 33, 32 * 4)]
+    assert of_three_buffers(turned(range(1, 17), range(1, 17), 2, 16, 16)) == []
