@@ -27,6 +27,8 @@ LIMIT_ROWS, SHARED_ROWS = 1 << 15, 1024
 part each."""
 LIMIT_BYTES = 32 * MIB
 """Of all rows that are kept."""
+FEW_ROWS = 4096
+"""Of a launch that may take what is left of `LIMIT_BYTES`; larger ones, which gain less, leave it half."""
 
 
 def ran_again(
@@ -70,7 +72,8 @@ class _Shelf:
     def has_room_for(self, rows: np.ndarray) -> bool:
         """Return whether ``rows`` can be kept, and count them as long as they exist."""
         with self._lock:
-            if self._used + rows.nbytes > LIMIT_BYTES:
+            limit = LIMIT_BYTES if len(rows) <= FEW_ROWS else LIMIT_BYTES // 2
+            if self._used + rows.nbytes > limit:
                 return False
             self._used += rows.nbytes
         finalize(rows, self._give_back, rows.nbytes)

@@ -1,6 +1,6 @@
 """Products of integers whose operands a Cube does not multiply as they lie: made ready in panels, k-major by 16.
 
-Element (row, k) of a panel is at ``16 k + row``. Sums of 32 bits are exact: 4095 products below 2^15 each.
+Element (row, k) of a panel is at ``16 k + row``. Sums of 32 bits are exact: 4095 products of at most 2^15 each.
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def _spread(
                 return False
             kept = first + 32 * pair + s
             panel[64 * pair + 16 * i + s] += weights[kept]
-            # documented for i = 2 and j = 0: the second is never before the first, of which four has one alone
+            # Where four have one element that is not 0, both indices may name its place: the second then counts to the
+            # one before. Documented for 2 and 0; of 2 and 1, which no table has, ASSUMED by the same words.
             panel[64 * pair + 16 * max(i, j + 1) + s] += weights[kept + 16]
     return True
 

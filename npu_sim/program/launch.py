@@ -63,7 +63,7 @@ FixedCost = Literal["kernel", "vector", "trans_data", "transpose", "reduce_sum"]
 
 ErrorKind = Literal["matmul", "tiled_matmul", "vector_product", "cast"]
 """Kinds of kernels that are nearer to measured ones, or farther, than others with the same fixed cost: matrix products
-whose tiling is not the library's, those on the vector unit, casts."""
+whose tiling is searched, those whose own is given, those on the vector unit, casts."""
 
 
 class SourceLine(NamedTuple):

@@ -7,6 +7,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -28,15 +29,16 @@ class Painter:
 
     def __init__(self, suffix: str) -> None:
         self._suffix = suffix
-        self._process = None
+        self._process: subprocess.Popen[bytes] | None = None
         if "matplotlib.figure" not in sys.modules and (os.cpu_count() or 1) > 1 and sys.executable:
             # What it has to say to people is said again here, where `draw` draws what it could not.
-            self._process = subprocess.Popen(
-                [sys.executable, *_COMMAND],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
+            with suppress(OSError):
+                self._process = subprocess.Popen(
+                    [sys.executable, *_COMMAND],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
 
     def __enter__(self) -> Self:
         return self

@@ -119,7 +119,8 @@ def buffers_of(tiling: MatmulTiling, shape: MatmulShape, item: int, core: CoreSp
     n_groups = ceil_div(ceil_div(ceil_div(shape.n, t.base_n), t.cores_n), t.blocks_b)
     a_once = t.k_a >= shape.k and batches * m_groups == 1
     b_once = t.k_b >= shape.k and n_groups * (batches if shape.b_batched else 1) == 1
-    wanted = ((1 if a_once else 2, 1 if b_once else 2), (1, 1 if b_once else 2), (1 if a_once else 2, 1), (1, 1))
+    most_a, most_b = 1 if a_once else t.most_a1, 1 if b_once else t.most_b1
+    wanted = ((most_a, most_b), (1, most_b), (most_a, 1), (1, 1))
     fitting = [(a, b) for a, b in wanted if a * a1_bytes + b * b1_bytes <= core.l1_bytes]
     l0a_bytes = t.base_m * align_up(t.base_k, CUBE) * item
     l0b_bytes = t.base_n * align_up(shape.k if t.keeps_b else t.base_k, CUBE) * item
@@ -128,8 +129,8 @@ def buffers_of(tiling: MatmulTiling, shape: MatmulShape, item: int, core: CoreSp
     if not fitting or l0a_bytes > core.l0a_bytes or l0b_bytes > core.l0b_bytes or l0c_bytes > core.l0c_bytes:
         return None
     return MatmulBuffers(
-        a1=min(fitting[0][0], t.most_a1),
-        b1=min(fitting[0][1], t.most_b1),
+        a1=fitting[0][0],
+        b1=fitting[0][1],
         l0=min(2 if 2 * l0a_bytes <= core.l0a_bytes and l0b_times * l0b_bytes <= core.l0b_bytes else 1, t.most_l0),
         l0c=min(2 if 2 * l0c_bytes <= core.l0c_bytes else 1, t.most_l0c),
         a1_bytes=a1_bytes,

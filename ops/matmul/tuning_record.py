@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from npu_sim.arguments import ints, is_sequence
+from npu_sim.arguments import ints
 from npu_sim.errors import ShapeError
 from npu_sim.units import align_up, ceil_div
 from ops.matmul.tiling import CUBE, ORIGIN_GIVEN, MatmulShape, MatmulTiling
@@ -25,6 +25,7 @@ Those in ``opp/built-in/data/tiling`` of CANN 8.1.RC1 name no field. DERIVED: wi
 themselves and with the Ascend910B2. L0A has the rows of L0C and the K of L0B, no more than 24 cores work, and L0C is
 one buffer in all 743 where two do not fit.
 """
+_MAY_BE_EMPTY = ("al1", "bl1", "bl0")
 LISTED_NUMBERS = 51
 RECORD_FIELDS = tuple(_LISTED)
 """Fields of `bank_tiling`."""
@@ -41,8 +42,9 @@ def listed_fields(numbers: Sequence[Any]) -> Mapping[str, Sequence[int]]:
     if len(numbers) != LISTED_NUMBERS:
         raise ShapeError(f"A tuning record must be a list of {LISTED_NUMBERS} numbers, not of {len(numbers)}")
     found = {name: [numbers[place] for place in places] for name, places in _LISTED.items()}
-    # an empty list in place of the first number: nothing is cut
-    return {name: () if is_sequence(values[0]) else ints(name, values) for name, values in found.items()}
+    # an empty list in place of the first number: all of K, or all of B
+    whole = {name for name in _MAY_BE_EMPTY if found[name][0] == []}
+    return {name: () if name in whole else ints(name, values) for name, values in found.items()}
 
 
 def bank_tiling(

@@ -27,7 +27,7 @@ from ops.studies.calls.request_items import read_item
 from ops.studies.cases import program_name
 from ops.studies.scope import Progress
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 DATA = "data/measured_kernels.json"
 Half = Literal["calibration", "validation"]
 HALVES: tuple[Half, ...] = ("calibration", "validation")
@@ -66,7 +66,7 @@ class MeasuredRow:
     @property
     def is_tiled(self) -> bool:
         """Whether the kernel's own tiling is known."""
-        return "tiling" in self.request
+        return not self.request.keys().isdisjoint(("tiling", "al0"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,10 @@ extern "C" __global__ __aicore__ void halves(GM_ADDR a, GM_ADDR b, int32_t form)
       CastDequant<int8_t, int16_t>(bytes, words, 128);
     }
     if (form == 5) CastDequant<int8_t, int16_t, false>(bytes, words, 128);
+    if (form == 6) {
+      SetDeqScale(2.0f, 1, true);
+      AddDeqRelu(y.local, x.local, x.local, 128);
+    }
   });
   y.leave();
 }
@@ -194,11 +198,19 @@ def test_int32_becomes_half_as_by_cast(source):
         (3, "with isVecDeq must come behind SetDeqScale of a tensor"),
         (4, "with isVecDeq must come behind SetDeqScale of a tensor"),
         (5, "without isVecDeq must come behind SetDeqScale of a scale, an offset and a signMode"),
+        (6, "AddDeqRelu must come behind SetDeqScale of a half"),
     ],
 )
 def test_what_the_register_does_not_hold_is_refused(source, form, match):
     with pytest.raises(KernelError, match=match):
         ascendc.compile(source, "halves")(np.zeros(128, np.int32), np.zeros(128, np.float16), form)
+
+
+@pytest.mark.parametrize("offset", [-257, 256])
+def test_an_offset_of_more_than_9_bits_is_refused(source, offset):
+    x, y = np.zeros(128, np.int16), np.zeros(256, np.uint8)
+    with pytest.raises(KernelError, match=rf"SetDeqScale offset must be in \[-256, 255\], not {offset}"):
+        ascendc.compile(source, "numbers")(x, y, 128, 0, 0, 1.0, offset, 1, 1)
 
 
 def test_910_has_none(source):

@@ -108,6 +108,18 @@ def test_what_holds_of_any_and_of_all(source, cpp, dtype, pattern):
                 assert y.tolist() == [float(holds(line)) for line in _lines(x, pattern)]
 
 
+@pytest.mark.parametrize("pattern", ["AR", "RA"])
+@pytest.mark.parametrize(("cpp", "dtype"), [("float", np.float32), ("uint8_t", np.uint8)])
+def test_of_other_numbers_the_extreme_is_what_holds(source, cpp, dtype, pattern):
+    kernel = ascendc.compile(source, f"reduces<{cpp}, AscendC::Pattern::Reduce::{pattern}>")
+    for rows, width in SHAPES:
+        x = np.random.default_rng([width, rows]).integers(3, 256, (rows, width)).astype(dtype)
+        for which, extreme in enumerate((max, min)):
+            y = np.zeros(rows if pattern == "AR" else width, dtype)
+            kernel(x, y, np.uint32(rows), np.uint32(width), which, np.uint32(0))
+            assert y.tolist() == [extreme(line) for line in _lines(x, pattern)]
+
+
 @pytest.mark.parametrize("room", [0, 256, 1024])
 @pytest.mark.parametrize("pattern", ["AR", "RA"])
 def test_products(source, pattern, room):

@@ -327,6 +327,9 @@ def test_tuning_record_that_is_a_list_has_its_fields_at_their_places():
         listed_fields(listed()[:50])
     with pytest.raises(ShapeError, match="cl0 entry must be"):
         listed_fields(listed(_38=None))
+    for damaged in ({"_0": []}, {"_5": [9]}, {"_2": []}, {"_27": []}):
+        with pytest.raises(ShapeError, match="entry must be"):
+            listed_fields(listed(**damaged))
 
 
 def test_tuning_record_says_how_many_buffers_there_are():
@@ -344,9 +347,17 @@ def test_tuning_record_says_how_many_buffers_there_are():
     of_two = run_timeline(planned(shape, tiling=bank_tiling(shape, **record))[0].launches[0], CHIP).seconds()
     assert min(times[:4]) > 1.05 * of_two
     assert times[4] > 0.99 * of_two
+    # two of A and one of B fill L1; two of both do not fit
+    shape = MatmulShape(m=2048, n=2048, k=2048, a_nz=True, b_nz=True, c_nz=True)
+    record = {"block_dim": [1, 4, 4], "al1": [384, 2], "bl1": [512, 1], "al0": [8, 4], "bl0": [4, 8], "cl0": [8, 8]}
+    for counts, there in (([2, 1], (2, 1)), ([1, 2], (1, 2)), ([2, 2], (1, 2)), ([1, 1], (1, 1))):
+        found = buffers_of(bank_tiling(shape, **record, buffers=[*counts, 2, 2, 2]), shape, 2, CHIP.core)
+        assert (found.a1, found.b1) == there
     # B that stays in L0B is there once: what alternates is A
-    kept = bank_tiling(replace(shape, k=256), **record | {"bl0": []}, buffers=[2, 2, 2, 1, 2])
-    assert buffers_of(kept, replace(shape, k=256), 2, CHIP.core).l0 == 2
+    shape = MatmulShape(m=512, n=512, k=256, a_nz=True, b_nz=True, c_nz=True)
+    record |= {"block_dim": [1, 2, 2], "al1": [128, 1], "al0": [4, 4], "bl0": [], "cl0": [4, 4]}
+    kept = bank_tiling(shape, **record, buffers=[2, 2, 2, 1, 2])
+    assert buffers_of(kept, shape, 2, CHIP.core).l0 == 2
     for wrong in ([2, 2, 2, 2], [1, 1, 1, 1, 3], [0, 1, 1, 1, 1]):
         with pytest.raises(ShapeError, match="buffers must be five numbers, 1 or 2 each"):
             bank_tiling(shape, **record, buffers=wrong)

@@ -164,6 +164,18 @@ def test_rows_of_all_launches_are_kept_within_a_limit(monkeypatch):
     assert ran_thrice().kept.rows is not None
 
 
+def test_large_launches_leave_half_of_the_room_to_small_ones(monkeypatch):
+    monkeypatch.setattr(execute_again, "_SHELF", execute_again._Shelf())
+    monkeypatch.setattr(execute_again, "LIMIT_BYTES", 4 * 24 * ROW_BYTES)
+    launches = [counted_launch(value)[0] for _ in range(6)]
+    for few, some in ((23, launches[:3]), (24, launches[3:])):
+        monkeypatch.setattr(execute_again, "FEW_ROWS", few)
+        for launch in some:
+            for _ in range(2):
+                total(launch)
+    assert [launch.kept.rows is not None for launch in launches] == [True, True, False, True, True, False]
+
+
 def test_row_that_cannot_be_carried_out_is_found_each_time():
     def program(core, phase):
         return [lambda rows, n: emit.emit_mmad(rows, n, 0, 0, 0, Data.FP16, 16, 16, 4000 if core else 16, 1, 0, 0)]

@@ -71,6 +71,15 @@ def test_painter_whose_process_fails_draws_here(report, processes, monkeypatch):
     assert processes[0].returncode == 3
 
 
+def test_painter_without_a_process_draws_here(report, processes, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(painter.subprocess, "Popen", refuse)
+    with Painter(".png") as one:
+        assert one.draw(report) == draw(report, ".png")
+
+
 def test_painter_says_why_nothing_can_be_drawn(report, processes, monkeypatch):
     def refuse(*_):
         raise MissingExtraError("no matplotlib")

@@ -22,7 +22,8 @@ struct VdeqInfo {
 namespace npusim {
 
 // A scale in the low half, an offset of 9 bits from bit 37, the sign mode in bit 46.
-inline uint64_t deq_word(float scale, int16_t offset, bool is_signed) {
+inline uint64_t deq_word(Here here, float scale, int16_t offset, bool is_signed) {
+  if (offset < -256 || offset > 255) refuse(here, "SetDeqScale offset must be in [-256, 255], not %d", offset);
   uint32_t bits;
   memcpy(&bits, &scale, sizeof bits);
   return uint64_t(bits) | uint64_t(offset & 0x1FF) << 37 | uint64_t(is_signed) << 46;
@@ -66,8 +67,8 @@ inline void SetDeqScale(half scale, Here = Here::now()) {
 }
 
 #ifdef NPUSIM_HAS_CAST_DEQUANT
-inline void SetDeqScale(float scale, int16_t offset, bool is_signed, Here = Here::now()) {
-  npusim::self->deq_word = npusim::deq_word(scale, offset, is_signed);
+inline void SetDeqScale(float scale, int16_t offset, bool is_signed, Here here = Here::now()) {
+  npusim::self->deq_word = npusim::deq_word(here, scale, offset, is_signed);
   npusim::self->deq = npusim::Registers::Deq::NUMBER;
 }
 // The scalar unit writes the words, which stay the kernel's to keep while casts use them.
@@ -78,7 +79,7 @@ inline void SetDeqScale(const LocalTensor<T>& vdeq, const VdeqInfo& info, Here h
   npusim::self->deq_word = uint64_t(npusim::in_ub(here, vdeq, "SetDeqScale"));
   npusim::self->deq = npusim::Registers::Deq::VECTOR;
   for (uint32_t i = 0; i < VDEQ_TENSOR_SIZE; i++)
-    vdeq.SetValue(i, npusim::deq_word(info.vdeqScale[i], info.vdeqOffset[i], info.vdeqSignMode[i]), here);
+    vdeq.SetValue(i, npusim::deq_word(here, info.vdeqScale[i], info.vdeqOffset[i], info.vdeqSignMode[i]), here);
 }
 
 // CastDeq is the older name. int32_t to half is Cast by the scale of a half.

@@ -39,7 +39,8 @@ inline void product(Here here, const LocalTensor<uint8_t>* given, const LocalTen
     reduce_columns<float>(here, "ReduceProd", dst, src, shape, is_padded, combine);
 }
 
-// Of 0 and 1 what holds of any is the largest, what holds of all the smallest. Bytes go by way of half: a row and its
+// Of 0 and 1 what holds of any is the largest, what holds of all the smallest; so it is of other numbers (ASSUMED, the
+// pages speak of true and false). Bytes go by way of half: a row and its
 // repeat at a time, for a block of results or all of them; of columns as many as there is room for.
 template <Reduced what, class pattern>
 inline void reduce_bytes(Here here, const char* call, const LocalTensor<uint8_t>* given, const LocalTensor<uint8_t>& dst,
@@ -75,7 +76,7 @@ inline void reduce_bytes(Here here, const char* call, const LocalTensor<uint8_t>
       int64_t height = rows - row < group ? rows - row : group;
       for (int64_t i = 0; i < height; i++) {
         widen(wide, (row + i) * pitch, width);
-        fold(here, folded[uint32_t(i * LANES<half>)], wide, width, half(what == Reduced::MAX ? 0 : 1), combine);
+        fold(here, folded[uint32_t(i * LANES<half>)], wide, width, half(what == Reduced::MAX ? 0 : 255), combine);
       }
       if constexpr (what == Reduced::MAX)
         WholeReduceMax(results, folded, int32_t(LANES<half>), int32_t(height), 1, 1, 8, ReduceOrder::ORDER_ONLY_VALUE, here);

@@ -117,9 +117,9 @@ inline void power(Here here, const LocalTensor<uint8_t>* given, const LocalTenso
                   const LocalTensor<T>& exponent, uint32_t count) {
   if constexpr (std::is_same_v<T, int32_t>) power_of_whole(here, given, dst, base, exponent, count);
   else
-  elements<3>(here, "Power", given, dst, count,
-              [](const Steps& s, const auto& r, const auto& t, const auto& x, const auto& y) { raise(s, r, t, x, y); },
-              base, exponent);
+    elements<3>(here, "Power", given, dst, count,
+                [](const Steps& s, const auto& r, const auto& t, const auto& x, const auto& y) { raise(s, r, t, x, y); },
+                base, exponent);
 }
 template <class T>
 inline void power(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst, const LocalTensor<T>& base,

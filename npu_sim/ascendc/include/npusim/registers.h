@@ -25,7 +25,7 @@ inline void vcadd(std::nullptr_t, T* src, int32_t repeats, int32_t, int32_t src_
 
 namespace npusim {
 inline float number_of_scale(Here here) {
-  if (self->scale != self->scale) refuse(here, "AddDeqRelu must come behind SetDeqScale of a half");
+  if (self->deq != Registers::Deq::HALF) refuse(here, "AddDeqRelu must come behind SetDeqScale of a half");
   return self->scale;
 }
 }  // namespace npusim

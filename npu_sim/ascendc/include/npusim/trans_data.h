@@ -1,7 +1,7 @@
 // TransData of the library: elements of 16 bits in UB between NCDHW and NDC1HWC0 or FRACTAL_Z_3D.
 //
-// Squares of 16 channels and 16 pixels are turned by TransDataTo5HD, those with fewer by way of a square of zeros or of
-// one that is free. Planes of NCDHW (H x W) begin at blocks of 32 bytes. ASSUMED of the
+// Squares of 16 channels and 16 pixels are turned by TransDataTo5HD. Where there are fewer, they are copied into a square
+// of zeros before, or out of a free one behind. Planes of NCDHW (H x W) begin at blocks of 32 bytes. ASSUMED of the
 // elements behind the end of a plane: zeros, as channels and images that only the other format has.
 #pragma once
 #include "npusim/layout.h"
