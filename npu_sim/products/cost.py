@@ -116,8 +116,9 @@ class CostParams:
         Fixpipe to GM in columns of 8 float32.
     fix_atomic_fp32_millibytes_per_cycle : int
         Fixpipe to GM that adds float32.
-    fix_row_floor_cycles, fix_narrow_row_bytes : int
-        Row-major Fixpipe to rows with gaps: least time of one narrower than this many bytes.
+    fix_row_floor_cycles, fix_half_row_floor_cycles, fix_narrow_row_bytes : int
+        Row-major Fixpipe to rows with gaps: least time of one narrower than this many bytes, of elements of 32 bits and
+        of shorter ones.
     fix_misaligned_block_cycles : int
         Row-major Fixpipe to rows whose pitch is not a multiple of 32 bytes: time of 32 bytes of a row.
     fix_to_l1_start_cycles, fix_to_l1_elements_per_cycle, fix_latency_cycles : int
@@ -243,6 +244,7 @@ class CostParams:
     fix_split_millibytes_per_cycle: int
     fix_atomic_fp32_millibytes_per_cycle: int
     fix_row_floor_cycles: int
+    fix_half_row_floor_cycles: int
     fix_narrow_row_bytes: int
     fix_misaligned_block_cycles: int
     fix_to_l1_start_cycles: int

@@ -169,12 +169,13 @@ class _Grid:
         if self.shape.c_nz:
             return tile
         width = self.base_n * self.item
+        floor = c.fix_row_floor_cycles if self.item == 4 else c.fix_half_row_floor_cycles
         if self.shape.n * self.item % BLOCK_BYTES:
             blocks = -(-np.minimum(width, c.fix_narrow_row_bytes) // BLOCK_BYTES)
-            row_cycles = np.maximum(c.fix_row_floor_cycles, blocks * c.fix_misaligned_block_cycles)
+            row_cycles = np.maximum(floor, blocks * c.fix_misaligned_block_cycles)
         else:
             has_floor = (self.base_n < self.shape.n) & (width < c.fix_narrow_row_bytes)
-            row_cycles = np.where(has_floor, c.fix_row_floor_cycles, 0)
+            row_cycles = np.where(has_floor, floor, 0)
         return np.maximum(tile, self.base_m * row_cycles)
 
     def _read_rate(self, keeps_a: bool, keeps_b: bool) -> npt.NDArray[np.float64]:

@@ -529,13 +529,14 @@ def test_store_rate_is_shared():
         (fixpipe(128, 64, mode=Mode.CHANNEL_SPLIT), 1024, 32768),  # a block of 8 a cycle
         (fixpipe(128, 256, mode=Mode.ATOMIC), math.ceil(131072 / 40), 131072),
         (fixpipe(128, 256, Data.FP16, mode=Mode.ATOMIC), 2 * math.ceil(32768 / 41), 65536),
-        (fixpipe(128, 64, mode=Mode.NZ2ND, pitch=256), 128 * 4, 32768),  # rows of 256 bytes
+        (fixpipe(128, 64, mode=Mode.NZ2ND, pitch=256), 128 * 21, 32768),  # rows of 256 bytes
         (fixpipe(128, 64, mode=Mode.NZ2ND), math.ceil(32768 / 115), 32768),  # without gaps: written like one
         (fixpipe(128, 9, Data.FP16, mode=Mode.NZ2ND), 128 * 5, 2304),  # rows that begin anywhere, of one block
         (fixpipe(128, 100, Data.FP16, mode=Mode.NZ2ND, pitch=101), 128 * 7 * 5, 25600),  # of seven blocks
         (fixpipe(128, 512, Data.FP16, mode=Mode.NZ2ND, pitch=1001), 128 * 16 * 5, 131072),  # the middle is whole
         (fixpipe(128, 128, mode=Mode.NZ2ND), math.ceil(65536 / 115), 65536),  # rows of 512 bytes
-        (fixpipe(64, 64, mode=Mode.NZ2ND, matrices=2, pitch=128), 128 * 4, 32768),
+        (fixpipe(64, 64, mode=Mode.NZ2ND, matrices=2, pitch=128), 128 * 21, 32768),
+        (fixpipe(128, 16, Data.FP16, mode=Mode.NZ2ND, pitch=256), 128 * 4, 4096),  # rows of 32 bytes
         (fixpipe(64, 64, matrices=2), math.ceil(16384 / 115), 16384),  # ndNum counts only when row-major
         (fixpipe(128, 64, Data.FP16, Space.L1), 20 + 128, 16384),
     ],

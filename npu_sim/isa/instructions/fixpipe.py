@@ -256,14 +256,15 @@ def cost(row, cost):
     occupancy = max(cost["fix_minimum_cycles"], payload, to_memory)
     pitch = np.int64(row["dst_stride"]) * size
     if row_major and rows > 1:
+        floor = cost["fix_row_floor_cycles"] if size == 4 else cost["fix_half_row_floor_cycles"]
         if pitch % 32 != 0:
             # of a longer row the lines in its middle are whole
             narrow = min(columns * size, cost["fix_narrow_row_bytes"])
             blocks = divide_up(narrow, np.int64(32)) * cost["fix_misaligned_block_cycles"]
-            occupancy = max(occupancy, rows * max(cost["fix_row_floor_cycles"], blocks))
+            occupancy = max(occupancy, rows * max(floor, blocks))
         # rows that follow each other without a gap fill the lines of L2 as one does
         elif pitch != columns * size and columns * size < cost["fix_narrow_row_bytes"]:
-            occupancy = max(occupancy, rows * cost["fix_row_floor_cycles"])
+            occupancy = max(occupancy, rows * floor)
     return occupancy, latency, byte_count
 
 
