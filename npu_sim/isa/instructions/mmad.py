@@ -72,13 +72,18 @@ def sums(row, out, count, access=WRITE):
 
 
 @jit
-def footprint(row, out):
-    count = operands(row, out)
+def with_sums(row, out, count):
+    """Note the sums behind the operands, read where they go on; nothing of a row that does nothing."""
     if count <= 0:
         return count
     if row["mode"] & Mode.INIT == 0:
         count = sums(row, out, count, READ)
     return sums(row, out, count)
+
+
+@jit
+def footprint(row, out):
+    return with_sums(row, out, operands(row, out))
 
 
 @jit
@@ -189,10 +194,15 @@ def cost_of_steps(row, k_fractals, step, overhead, cost):
 
 
 @jit
+def overhead_of(row, cost):
+    """Return the fixed part of a row's time."""
+    is_new = (row["mode"] & Mode.INIT) != 0
+    return cost["mmad_overhead_cycles"] if is_new else cost["mmad_accumulate_overhead_cycles"]
+
+
+@jit
 def cost(row, cost):
-    if (row["mode"] & Mode.INIT) != 0:
-        return cost_of(row, cost, cost["mmad_overhead_cycles"])
-    return cost_of(row, cost, cost["mmad_accumulate_overhead_cycles"])
+    return cost_of(row, cost, overhead_of(row, cost))
 
 
 def check(chunk: Rows, index: Index) -> None:

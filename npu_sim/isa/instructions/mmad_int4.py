@@ -53,9 +53,7 @@ def footprint(row, out):
     else:
         count = fractal_rows(out, NONE, L0A, a, m, (depth + 31) // 32 * FRACTAL, depth, FRACTAL, ONCE)
     count = fractal_rows(out, count, L0B, b, n, FRACTAL, depth, (n + 15) // 16 * FRACTAL, ONCE)
-    if row["mode"] & Mode.INIT == 0:
-        count = mmad.sums(row, out, count, READ)
-    return mmad.sums(row, out, count)
+    return mmad.with_sums(row, out, count)
 
 
 @jit
@@ -66,9 +64,8 @@ def run(row, l0a, l0b, l0c):
 
 @jit
 def cost(row, cost):
-    is_new = (row["mode"] & Mode.INIT) != 0
-    overhead = cost["mmad_overhead_cycles"] if is_new else cost["mmad_accumulate_overhead_cycles"]
-    return mmad.cost_of_steps(row, (np.int64(row["k"]) + 63) >> 6, cost["mmad_int4_step_cycles"], overhead, cost)
+    steps, each = (np.int64(row["k"]) + 63) >> 6, cost["mmad_int4_step_cycles"]
+    return mmad.cost_of_steps(row, steps, each, mmad.overhead_of(row, cost), cost)
 
 
 def check(chunk: Rows, index: Index) -> None:

@@ -8,7 +8,6 @@ from npu_sim._jit import jit
 from npu_sim.isa import sparse
 from npu_sim.isa.codes import C220, Data, Mode, Pipe, Space
 from npu_sim.isa.emitter import emitter
-from npu_sim.isa.footprint_boxes import READ
 from npu_sim.isa.instruction import DEVKIT, Index, Instruction, Rows
 from npu_sim.isa.instructions import mmad
 
@@ -30,12 +29,7 @@ emit_mmad_sparse = emitter(
 
 @jit
 def footprint(row, out):
-    count = sparse.operands(row, out)
-    if count <= 0:
-        return count
-    if row["mode"] & Mode.INIT == 0:
-        count = mmad.sums(row, out, count, READ)
-    return mmad.sums(row, out, count)
+    return mmad.with_sums(row, out, sparse.operands(row, out))
 
 
 @jit
@@ -47,10 +41,8 @@ def run(row, l0a, l0b, l0c, idx):
 @jit
 def cost(row, cost):
     """ASSUMED: half of the steps that an Mmad of the same k takes."""
-    is_new = (row["mode"] & Mode.INIT) != 0
-    overhead = cost["mmad_overhead_cycles"] if is_new else cost["mmad_accumulate_overhead_cycles"]
     k_fractals = ((np.int64(row["k"]) + 1) // 2 + 31) >> 5
-    return mmad.cost_of_steps(row, k_fractals, cost["mmad_int8_step_cycles"], overhead, cost)
+    return mmad.cost_of_steps(row, k_fractals, cost["mmad_int8_step_cycles"], mmad.overhead_of(row, cost), cost)
 
 
 def check(chunk: Rows, index: Index) -> None:
