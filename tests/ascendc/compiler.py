@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
@@ -24,6 +26,12 @@ def host_program(folder, text):
     options = ["-std=c++17", "-w", f"-I{INCLUDE}", f"-I{HOST_INCLUDE}"]
     find_compiler().run([*options, str(path), "-o", str(program)], str(path))
     return program
+
+
+def host_numbers(folder, text):
+    """Compile the host code ``text`` in ``folder``; return a function that runs it and returns the numbers it says."""
+    program = host_program(folder, text)
+    return lambda *given: [int(word) for word in subprocess.check_output([program, *map(str, given)]).split()]
 
 
 PARTS = """

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import numpy as np
 import pytest
 
 from npu_sim import ascendc
 from npu_sim.compilers import CompilationError
-from tests.ascendc.compiler import host_program, require_compiler
+from tests.ascendc.compiler import host_numbers, require_compiler
 
 require_compiler()
 
@@ -104,8 +102,7 @@ def source(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
-    program = host_program(tmp_path_factory.mktemp("host"), HOST)
-    return lambda *given: [int(word) for word in subprocess.check_output([program, *map(str, given)]).split()]
+    return host_numbers(tmp_path_factory.mktemp("host"), HOST)
 
 
 class Rows:
