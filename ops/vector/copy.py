@@ -114,8 +114,9 @@ class RowPlan:
 def plan_rows(run: int, rows: int, outer: int, half: int, cores: int, most_rows: int) -> RowPlan:
     """Choose tasks for ``outer`` times ``rows`` rows of ``run`` bytes.
 
-    As many rows as ``half`` bytes of UB hold, fewer if cores would be left without work; a row is cut if it is longer
-    than that or if there are fewer rows than cores. No piece is shorter than 32 bytes, unless the row is.
+    As many rows as ``half`` bytes of UB hold, fewer if cores would be left without work, from the first or in the last
+    round of tasks; a row is cut if it is longer than that or if there are fewer rows than cores. No piece is shorter
+    than 32 bytes, unless the row is.
     """
     pitch = align_up(run, BLOCK_BYTES)
     longest = half - BLOCK_BYTES
@@ -127,6 +128,9 @@ def plan_rows(run: int, rows: int, outer: int, half: int, cores: int, most_rows:
     group = min(rows, half // pitch, most_rows)
     if outer * ceil_div(rows, group) < cores:
         group = max(ceil_div(rows, ceil_div(cores, outer)), 1)
+    else:
+        rounds = ceil_div(outer * ceil_div(rows, group), cores)
+        group = min(group, ceil_div(rows, max(rounds * cores // outer, 1)))
     return RowPlan(group=group, piece=run, pieces=1)
 
 

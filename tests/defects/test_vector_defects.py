@@ -140,7 +140,7 @@ COUNTS = {
     "transpose of halves": (70, 22),
     "transpose of floats": (136, 46),
     "copy of rows, exact": (58, 16),
-    "copy of rows, last block": (195, 9),
+    "copy of rows, last block": (175, 9),
     "copy of rows into a view": (798, 7),
     "copy of elements": (136, 6),
     "copy of elements, last block": (150, 6),

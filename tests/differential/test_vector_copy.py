@@ -238,7 +238,12 @@ def test_merged_axes_join_neighbours_of_both_sides_only():
 @pytest.mark.parametrize(
     ("arguments", "plan"),
     [
-        ((64, 1000, 4, 8192, 8, 4095), (128, 64, 1)),
+        ((64, 1000, 4, 8192, 8, 4095), (125, 64, 1)),
+        ((64, 1024, 4, 8192, 8, 4095), (128, 64, 1)),
+        # 16 times 4 tasks are two rounds of 48 cores, so are 16 times 6
+        ((160, 2048, 16, 98_272, 48, 4095), (342, 160, 1)),
+        # 64 tasks cannot be 96, and more would be smaller than UB asks for
+        ((160, 512, 64, 98_272, 48, 4095), (512, 160, 1)),
         ((64, 1000, 1, 65536, 40, 4095), (25, 64, 1)),
         ((64, 3, 1, 65536, 40, 4095), (1, 64, 1)),
         ((100_000, 1, 1, 65536, 8, 4095), (1, 12_512, 8)),
