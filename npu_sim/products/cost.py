@@ -10,10 +10,10 @@ latency is that time minus the occupancy.
 Abbreviations of sources, all public: AD asc-devkit ``docs/zh/api`` (instruction performance tables) and
 ``examples/01_simd_cpp_api/05_best_practices``; MK mskpp ``csrc/prof_data/resource910b.cpp``; PI pto-isa (a2a3 cost
 model and ``tests/costmodel``); PP pypto ``framework/src/cost_model``; MI msinsight and mstt profiler files; MS those of
-mindinsight (910A); CB cann-bench, device times of whole calls; TK CANN-8.1.RC1
-``python/site-packages/tbe/tik/api/cube``; TB the same, ``opp/built-in/data`` tuning banks and ``tbe/dsl`` schedule
-constants; INI the same, ``data/platform_config``; CA published output of the vendor's cycle model of dav-c220 (traces
-of AscendOpKernelRunner and msopgen, constants of OpenAscendEmulator), which is no silicon; FIT a fit of ours on
+mindinsight (910A); PV profile summaries of paddle_ocr_vl_npu (910B2); CB cann-bench, device times of whole calls; TK
+CANN-8.1.RC1 ``python/site-packages/tbe/tik/api/cube``; TB the same, ``opp/built-in/data`` tuning banks and ``tbe/dsl``
+schedule constants; INI the same, ``data/platform_config``; CA published output of the vendor's cycle model of dav-c220
+(traces of AscendOpKernelRunner and msopgen, constants of OpenAscendEmulator), which is no silicon; FIT a fit of ours on
 published kernel times.
 """
 
@@ -103,7 +103,7 @@ class CostParams:
     ub_to_gm_command_cycles, ub_to_gm_isolated_cycles, ub_to_gm_millibytes_per_cycle : int
         MTE3 store to GM.
     ub_to_gm_ragged_row_cycles : int
-        Added for each row of a store of several whose pitch in GM is not a multiple of 32 bytes.
+        Added for each row of a store of several whose length or pitch in GM is not a multiple of 32 bytes.
     l1_to_gm_millibytes_per_cycle, ub_to_l1_millibytes_per_cycle, l1_to_ub_millibytes_per_cycle : int
         Remaining DataCopy paths.
     ub_to_ub_millibytes_per_cycle, fill_millibytes_per_cycle : int

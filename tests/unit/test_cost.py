@@ -751,6 +751,9 @@ def test_data_copy_pad_stores_as_data_copy_does():
     assert cost_of(pad(Space.GM, Space.UB, 100, 32))[0] == 20 + 220
     # rows that share blocks with their neighbours
     assert cost_of(pad(Space.GM, Space.UB, 100, 33))[0] == 20 + 220 + 100 * 55
+    assert cost_of(pad(Space.GM, Space.UB, 100, 33, 0, 63))[0] == 20 + 220 + 100 * 55
+    assert cost_of(pad(Space.GM, Space.UB, 100, 64, 0, 16))[0] == 20 + 220 + 100 * 55
+    assert cost_of(pad(Space.GM, Space.UB, 100, 64, 0, 64))[0] == 20 + 220
     assert cost_of(pad(Space.GM, Space.UB, 100, 10))[0] == 20 + 220
 
 

@@ -158,8 +158,8 @@ def cost(row, cost):
     floor = cost["ub_row_floor_millicycles"] if rows > 1 else np.int64(0)
     if row["src0_space"] != Space.GM:
         atomic = (row["mode"] & Mode.ATOMIC) != 0
-        # of rows shorter than a block nothing is known
-        ragged = rows > 1 and length >= 32 and (length + np.int64(row["dst_gap"])) % 32 != 0
+        # a row shares blocks where it begins or ends inside one; of rows shorter than a block nothing is known
+        ragged = rows > 1 and length >= 32 and (length % 32 != 0 or (length + np.int64(row["dst_gap"])) % 32 != 0)
         return store_gm(byte_count, rows, floor, ragged, cost["ub_to_gm_millibytes_per_cycle"], atomic, cost)
     rate = cost["gm_to_ub_millibytes_per_cycle"]
     if rows > 1 and (length + np.int64(row["src_gap"])) % 32 != 0:
