@@ -21,7 +21,7 @@ from npu_sim.errors import ShapeError
 from npu_sim.isa.op import Data
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import FixedCost, Launch
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.kernel_parts import MAX_BLOCK_COUNT
 from ops.common.view import View, shares_places
@@ -142,6 +142,8 @@ def copy_launch(
     dst_view: View,
     item_bytes: int,
     product: Product,
+    *,
+    fixed_cost: FixedCost = "vector",
 ) -> Launch:
     """Return the launch that copies one view into another, element by element; other bytes of ``dst`` stay.
 
@@ -157,6 +159,9 @@ def copy_launch(
         Bytes of an element.
     product : Product
         Where it runs.
+    fixed_cost : str
+        What the library's kernel of the copy takes beside its rows (`Launch.fixed_cost`); runs of less than 32 bytes
+        whose axes change places are a Transpose anyway.
 
     Raises
     ------
@@ -196,7 +201,7 @@ def copy_launch(
     kernel = by_elements if by_scalars else kernel_copy.copy_rows
     return vector_launch(
         "Copy (scalar moves)" if by_scalars else "Copy", kernel, params, gm, kernel_copy.SITES, inputs="unknown",
-        fixed_cost="transpose" if run * item_bytes < BLOCK_BYTES and _permutes(axes) else "vector",
+        fixed_cost="transpose" if run * item_bytes < BLOCK_BYTES and _permutes(axes) else fixed_cost,
         shortcut=partial(_copy_all, src, src_view, dst, dst_view, item_bytes),
     )  # fmt: skip
 

@@ -204,7 +204,7 @@ class StepList:
             shape=target.shape,
             dtype=source.dtype,
             format=PLAIN,
-            launch=lambda gm, src, dst: copy_launch(gm, src, view, dst, plain, item, product),
+            launch=lambda gm, src, dst: copy_launch(gm, src, view, dst, plain, item, product, fixed_cost="transpose"),
         )
         self._deliver(source, [stage], target)
 

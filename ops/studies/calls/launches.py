@@ -11,7 +11,7 @@ from npu_sim.dtypes.formats import DTYPES
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import Launch
+from npu_sim.program.launch import FixedCost, Launch
 from ops.common.arguments import Argument
 from ops.common.core_count import with_vector_cores
 from ops.common.pipeline import Buffer, Kernel, Step, plan_steps
@@ -178,6 +178,7 @@ def permuted_request(words: str, shape: tuple[int, ...], order: tuple[int, ...],
     strides = View.contiguous(shape).strides
     view = View(shape=target, strides=tuple(strides[axis] for axis in order))
     matrix = _turned_matrix(shape, order)
+    kernel: FixedCost = "transpose" if words == "Transpose" and order != tuple(sorted(order)) else "vector"
     source, output = input_buffer("x", shape, dtype), output_argument("y", target, dtype)
 
     def steps(found: StepList) -> None:
@@ -186,7 +187,7 @@ def permuted_request(words: str, shape: tuple[int, ...], order: tuple[int, ...],
         def launch(gm: GlobalMemory, src: GmTensor, dst: GmTensor) -> Launch:
             if matrix is not None and has_byte_copies(product):
                 return transpose_launch(gm, src, dst, *matrix, item, product)
-            return copy_launch(gm, src, view, dst, View.contiguous(target), item, product)
+            return copy_launch(gm, src, view, dst, View.contiguous(target), item, product, fixed_cost=kernel)
 
         found.launch(words, (source,), output.buffer, launch)
 
