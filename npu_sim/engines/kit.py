@@ -58,7 +58,8 @@ class Spare(Generic[KindT, BufferT]):
     def take(self, kind: KindT) -> BufferT:
         """Return a buffer of ``kind``, as it is made or as another left it."""
         with self._lock:
-            for i, (spare, buffer) in enumerate(self._spare):
+            for i in reversed(range(len(self._spare))):  # the last is the one that the host's caches have
+                spare, buffer = self._spare[i]
                 if spare is kind or spare == kind:
                     del self._spare[i]
                     return buffer

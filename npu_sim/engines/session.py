@@ -75,8 +75,6 @@ class Session:
         self._no_gm = np.zeros(0, np.uint8)
         self._segments = np.zeros((64, 2), np.int64)
         self._reached = np.zeros((1, len(Space), 2), np.int64)
-        # tables of the last two lots of spans: loads and stores take turns
-        self._tables: list[tuple[Sequence[HostSpan], npt.NDArray[np.int64]]] = []
         self._kit: Kit | None = KITS.take(product.core)
         core_memory = self._kit.memory
         overwrite(core_memory.bt)
@@ -190,11 +188,8 @@ class Session:
         self._carry_out(rows, self._table_within(rows, spans, context), context)
 
     def _table_within(self, rows: np.ndarray, spans: Sequence[HostSpan], context: str) -> npt.NDArray[np.int64]:
-        """Return what rows may touch, see `_table_of`; refuse those that touch more."""
-        table = next((table for known, table in self._tables if known is spans), None)
-        if table is None:
-            table = self._table_of(spans)
-            self._tables = [*self._tables[-1:], (spans, table)]
+        """Return what rows may touch (`HostMemory.table`); refuse those that touch more."""
+        table = self._memory.table(spans)
         runs = RUNS.take(RUN_CAPACITY)
         outside = int(first_outside(rows, len(rows), table, runs, self._reached))
         RUNS.give_back(RUN_CAPACITY, runs)
@@ -231,17 +226,6 @@ class Session:
         if self._kit is not None:
             KITS.give_back(self._product.core, self._kit)
             self._kit = None
-
-    def _table_of(self, spans: Sequence[HostSpan]) -> npt.NDArray[np.int64]:
-        """Return what rows may touch of each tensor; of one that two spans show, everything between them too."""
-        table = np.zeros((len(self._memory.gm.tensors), 3), np.int64)
-        for span in spans:
-            line = table[span.tensor.index]
-            if line[2] == 0:
-                line[:] = span.tensor.address, span.start, span.end
-            else:
-                line[1:] = min(line[1], span.start), max(line[2], span.end)
-        return table
 
     def _outside(
         self,

@@ -50,7 +50,7 @@ def _entry_of(semantics: Any) -> Any:
     return run_row
 
 
-class _Semantics:
+class Semantics:
     """What carries out each instruction, compiled when the first row that has it is met.
 
     Parameters
@@ -85,12 +85,12 @@ class _Semantics:
 
 
 # most users need one accumulation model alone, and Mmad is the longest of all to compile
-_exact = _Semantics({})
-_chained = _Semantics({module.OP: module.run_chained for module in (mmad, mmad_bias)})
+_exact = Semantics({})
+_chained = Semantics({module.OP: module.run_chained for module in (mmad, mmad_bias)})
 
 
 @jit
-def _run_what_is_compiled(
+def run_what_is_compiled(
     rows: np.ndarray,
     first: Int,
     last: Int,
@@ -111,7 +111,10 @@ def _run_what_is_compiled(
     log_bytes: np.ndarray,
     addresses: np.ndarray,
 ) -> Int:
-    """Carry out rows, and return the one it ends at; -1 - the row if only nobody compiled its instruction yet."""
+    """Carry out rows, and return the one it ends at; -1 - the row if only nobody compiled its instruction yet.
+
+    Parameters are those of `run_rows` and `Semantics.addresses`.
+    """
     table = machine(
         gm, l1, l0a, l0b, l0c, ub, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes, addresses
     )
@@ -124,6 +127,11 @@ def _run_what_is_compiled(
         if address == UNKNOWN or not call_row(address, table, rows[i]):
             return i
     return last
+
+
+def compiled_for(config: np.ndarray) -> Semantics:
+    """Return what carries out instructions with a numeric configuration."""
+    return _exact if config[1] == _EXACT and config[0] != 1 else _chained
 
 
 def run_rows(
@@ -175,7 +183,7 @@ def run_rows(
         -1, or the first row that cannot be carried out: an unknown opcode, element types that do not exist here, or
         a Mmad or TransDataTo5HD outside the buffers.
     """
-    semantics = _exact if config[1] == _EXACT and config[0] != 1 else _chained
+    semantics = compiled_for(config)
     parts = (
         gm, l1, l0a, l0b, l0c, ub, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes,
         semantics.addresses,
@@ -187,7 +195,7 @@ def run_rows(
                 return i
         return -1
     at = first
-    while (at := int(_run_what_is_compiled(rows, at, last, *parts))) < 0:
+    while (at := int(run_what_is_compiled(rows, at, last, *parts))) < 0:
         at = -1 - at
         semantics.provide(int(rows["op"][at]))
     return -1 if at == last else at

@@ -8,6 +8,7 @@ only need nothing else, and the engine that executes reads and writes the arrays
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,6 +56,8 @@ class HostMemory:
         self._storages: list[npt.NDArray[np.uint8]] = []
         self._owners: list[np.ndarray] = []
         self._bounds: list[tuple[int, int]] = []
+        # of the last two lots of spans: loads and stores take turns
+        self._tables: list[tuple[Sequence[HostSpan], npt.NDArray[np.int64]]] = []
 
     def place(self, name: str, view: np.ndarray, data: Data = Data.NONE) -> HostSpan:
         """Return where ``view`` lies; its storage becomes a tensor when it is seen for the first time.
@@ -86,6 +89,32 @@ class HostMemory:
     def storage(self, index: int) -> npt.NDArray[np.uint8]:
         """Return the bytes of tensor ``index``."""
         return self._storages[index]
+
+    def table(self, spans: Sequence[HostSpan]) -> npt.NDArray[np.int64]:
+        """Return what rows may touch of each tensor; of one that two spans show, everything between them too.
+
+        Parameters
+        ----------
+        spans : sequence of HostSpan
+            Not to be changed: the next call may give the same object.
+
+        Returns
+        -------
+        int64[tensors, 3]
+            Address of the tensor, first address a row may touch, address behind the last one; zeros where none may.
+        """
+        known = next((table for others, table in self._tables if others is spans), None)
+        if known is not None:
+            return known
+        table = np.zeros((len(self.gm.tensors), 3), np.int64)
+        for span in spans:
+            line = table[span.tensor.index]
+            if line[2] == 0:
+                line[:] = span.tensor.address, span.start, span.end
+            else:
+                line[1:] = min(line[1], span.start), max(line[2], span.end)
+        self._tables = [*self._tables[-1:], (spans, table)]
+        return table
 
     def _find(self, low: int, high: int) -> int | None:
         for index, (first, end) in enumerate(self._bounds):
