@@ -197,6 +197,18 @@ class Arguments:
         """Give the library memory of its own behind the arguments."""
         self.scratch = self.gm.add("library", byte_count, initialised=False).address
 
+    @property
+    def known_bytes(self) -> list[bytes]:
+        """What is in memory besides data: structs, lists and what pointers of one value mean."""
+        return list(self._bytes.values())
+
+    @property
+    def data(self) -> list[GmTensor]:
+        """The tensors of the rest, but for the tables of the kernel's program, which are its own."""
+        known = {self._tensors[number].index for number in self._bytes}
+        known |= set() if self._tables is None else {self._tables[0].index}
+        return [place for place in self.gm.tensors if place.index not in known]
+
     def add_tables(self, data: npt.NDArray[np.uint8]) -> None:
         """Give the data of the kernel's program a place behind the arguments."""
         self._tables = self.gm.add("tables", len(data), initialised=True), data

@@ -33,6 +33,7 @@ MAX_BUFFERS = 1 << 12
 MAX_LOTS = 1 << 10
 MAX_CUTS = 64
 MAX_STORES = 1 << 10
+MAX_LOOKS = 1 << 6
 
 
 class Status(IntEnum):
@@ -103,8 +104,8 @@ class Cut(ctypes.Structure):
     )
 
 
-class Stores(ctypes.Structure):
-    """Bytes of global memory, whole pages of them, that the kernel has stored to by plain pointers."""
+class Pages(ctypes.Structure):
+    """Bytes of global memory, whole pages of them, that the kernel has looked at or stored to by plain pointers."""
 
     _fields_ = (("begin", ctypes.c_int64), ("end", ctypes.c_int64))
 
@@ -169,7 +170,9 @@ class Control(ctypes.Structure):
         ("cut_count", ctypes.c_int64),
         ("cuts", Cut * MAX_CUTS),  # the first of each place
         ("store_count", ctypes.c_int64),
-        ("stores", Stores * MAX_STORES),
+        ("stores", Pages * MAX_STORES),
+        ("look_count", ctypes.c_int64),
+        ("looks", Pages * MAX_LOOKS),  # GetValue of global memory too
         ("sites", ctypes.c_int64 * MAX_SITES),  # each once, as they come
         ("buffers", ctypes.c_int64 * MAX_BUFFERS),
         ("files", File * MAX_FILES),
@@ -200,13 +203,14 @@ def control_header() -> str:
         "MAX_LOTS": MAX_LOTS,
         "MAX_CUTS": MAX_CUTS,
         "MAX_STORES": MAX_STORES,
+        "MAX_LOOKS": MAX_LOOKS,
         "ROWS_AT": ROWS_AT,
     }
     lines = ["// Generated: what both processes share.", "#pragma once", "#include <cstdint>", "namespace npusim {"]
     lines += [f"constexpr int64_t {name} = {value};" for name, value in constants.items()]
     lines += [f"enum class Status : int64_t {{ {_members(Status)} }};"]
     lines += [f"enum class ArgumentKind : int64_t {{ {_members(ArgumentKind)} }};"]
-    for record in (Tensor, Argument, Lot, Cut, Stores, File, Control):
+    for record in (Tensor, Argument, Lot, Cut, Pages, File, Control):
         name = _record(record)
         lines += [f"struct {name} {{ {' '.join(_field(*field) for field in record._fields_)} }};"]
         lines += [f"static_assert(sizeof({name}) == {ctypes.sizeof(record)});"]

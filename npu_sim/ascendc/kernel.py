@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from npu_sim.arguments import flag, ints, whole
 from npu_sim.ascendc.arguments import Arguments, SharedMemory, tiling_bytes
 from npu_sim.ascendc.build import Build
 from npu_sim.ascendc.control import MAX_CORES, Status, describe
-from npu_sim.ascendc.machine import Cores
+from npu_sim.ascendc.emission import SHELF, Emission, call_of
+from npu_sim.ascendc.machine import Cores, run_again
 from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, launches_of, located
@@ -33,6 +34,7 @@ from npu_sim.errors import InputFileError, ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import CoreKind
+from npu_sim.program.violation import Violation
 from npu_sim.report.explain import own_recorder
 
 _KEY_AS_CONSTANT = re.compile(r"\bTILING_KEY_VAR\b|\bconstexpr\s*\([^;{}]*\bTILING_KEY_(?:IS|LIST)\b")
@@ -41,6 +43,16 @@ _SCRATCHES = 3
 _MOST_BLOCKS = 65_535
 _LONGEST_SILENCE = 86_400
 """Seconds; what a core may be waited for has to be a time that comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of a call."""
+
+    emission: Emission
+    stopped_by: KernelError | None = None
+    printed: str = ""
+    refused: tuple[Violation, ...] = ()
 
 
 class SourceKernel:
@@ -293,14 +305,11 @@ class SourceKernel:
             before = _contents(arguments, memory) if computes and recorder and recorder.keeps_tensors else None
             describe(process.control, chip, blocks, counts, key, auto_sync=syncs, computes=computes)
             shared = SharedMemory(arguments.gm, memory) if computes else None
-            cores = Cores(process, chip, shared, accumulation, sum(counts.values()))
-            try:
-                stopped_by, printed = self._serve(process, cores, chip)
-            finally:
-                cores.close()
-            launches = launches_of(self.name, cores, counts, arguments, auto_sync=syncs)
-            if stopped_by is None and computes and not cores.refused:
-                arguments.store(memory, cores.may_have_stored)
+            outcome = self._carry_out(process, arguments, chip, shared, accumulation, sum(counts.values()))
+            emission, stopped_by = outcome.emission, outcome.stopped_by
+            launches = launches_of(self.name, emission, counts, arguments, auto_sync=syncs)
+            if stopped_by is None and computes and not outcome.refused:
+                arguments.store(memory, emission.may_have_stored)
                 after = {} if before is None else _contents(arguments, memory)
         finally:
             process.close()
@@ -310,9 +319,9 @@ class SourceKernel:
             product=chip,
             launches=launches,
             stopped_by=stopped_by,
-            refused=located(cores.refused, launches),
-            cut=located(cores.cuts, launches),
-            printed=printed,
+            refused=located(outcome.refused, launches),
+            cut=located(emission.told.cuts, launches),
+            printed=outcome.printed,
             types=types.note,
         )
         execution = None
@@ -335,6 +344,33 @@ class SourceKernel:
     def _process(self, product: Product, gm_bytes: int, silence: float, types: Types, kind: Kind) -> Process:
         """Return the program that runs the kernel, not started."""
         return Process(self._program(product, types, kind), gm_bytes, silence)
+
+    def _carry_out(
+        self,
+        process: Process,
+        arguments: Arguments,
+        product: Product,
+        memory: SharedMemory | None,
+        accumulation: Accumulation | str | None,
+        core_count: int,
+    ) -> _Outcome:
+        """Run what the program hands over, or has handed over in an earlier call."""
+        call = call_of(process, arguments)
+        kept = None if memory is None else SHELF.of(call, product)
+        if kept is not None and memory is not None:
+            run_again(kept, memory, accumulation)
+            return _Outcome(kept.emission)
+        cores = Cores(process, product, memory, accumulation, core_count)
+        try:
+            stopped_by, printed = self._serve(process, cores, product)
+        finally:
+            cores.close()
+        outcome = _Outcome(cores.emission, stopped_by, printed, tuple(cores.refused))
+        if stopped_by is None and not printed and not outcome.refused and SHELF.wants(call):
+            kept = cores.kept(outcome.emission, arguments.data)
+            if kept is not None:
+                SHELF.keep(call, kept)
+        return outcome
 
     def _serve(self, process: Process, cores: Cores, product: Product) -> tuple[KernelError | None, str]:
         """Take what the program hands over until it ends; return what stopped it, and what it printed."""

@@ -5,6 +5,7 @@ Rows are kept as they come, phase by phase, for the engines that look at the pro
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,22 +14,23 @@ import numpy.typing as npt
 from npu_sim.accumulation import Accumulation, default_accumulation
 from npu_sim.ascendc.arguments import SharedMemory
 from npu_sim.ascendc.control import PAGE_BYTES, Status
+from npu_sim.ascendc.emission import MOST_ROWS, Emission, Kept, Told
 from npu_sim.ascendc.mmad_types import MODE_LENGTH, type_end
 from npu_sim.ascendc.process import Process
 from npu_sim.budget import reserve
-from npu_sim.engines.execute import ExecuteOptions
+from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.engines.kit import kit_bytes
+from npu_sim.engines.replay import Replay, Turn
 from npu_sim.engines.session import Session
 from npu_sim.errors import NpuSimError, ProgramError
 from npu_sim.isa.codes import Data, Space
 from npu_sim.isa.gm_extent import note_stored
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
-from npu_sim.isa.row import ROW_BYTES
+from npu_sim.isa.row import INSTR, ROW_BYTES, join_rows
 from npu_sim.memory.gm import GmTensor
 from npu_sim.products import Product
-from npu_sim.program.launch import SourceLine, stored_plainly
 from npu_sim.program.verify import verify
-from npu_sim.program.violation import Kind, Violation
+from npu_sim.program.violation import Violation
 
 _FP16 = 2 * Data.FP16
 """As `type_end` names it."""
@@ -93,11 +95,17 @@ class Cores:
     ) -> None:
         self._process, self._product, self._memory, self._model = process, product, memory, accumulation
         self._sessions: dict[int, Session] = {}
+        self._kit_bytes = kit_bytes(product.core)
+        self._known_options: dict[str, ExecuteOptions] = {}
         self._types = [_FP16] * core_count
         self._modes = np.zeros((core_count, MODE_LENGTH), np.int64)
         self._parts: list[list[list[npt.NDArray[np.uint8]]]] = [[[]] for _ in range(core_count)]
         self._counts = [0] * core_count
         self._states = np.zeros((core_count, CORE_STATE_LENGTH), np.int64)
+        self._kept: list[npt.NDArray[np.uint8]] = []
+        self._turns: list[Turn] = []
+        self._multiplied: set[str] = set()
+        self._has_answered = False
         self._bytes = 0
         self._shown = np.frombuffer(process.control.window, np.uint8)
         self._stored = np.zeros(process.control.tensor_count, np.bool_)
@@ -131,9 +139,11 @@ class Cores:
         self._bytes += 3 * len(rows) * ROW_BYTES
         reserve("Rows of a kernel", self._bytes)
         kept = rows.view(np.uint8).reshape(-1, ROW_BYTES).copy()
-        parts, first = list[_Part](), 0
+        parts, first, before = list[_Part](), 0, sum(map(len, self._kept))
+        self._kept.append(kept)
         for core, end, why in lots:
             parts.append(_Part(core, slice(first, end), why, self._counts[core]))
+            self._turns.append(Turn(core, before + first, before + end))
             if end > first:
                 self._parts[core][-1].append(kept[first:end])
                 self._counts[core] += end - first
@@ -183,6 +193,7 @@ class Cores:
             They cannot be looked at.
         """
         control, shown = self._process.control, self._shown
+        self._has_answered = True
         memory = self._session(int(control.core)).memory
         space = Space(control.space)
         if space is Space.UB:
@@ -212,70 +223,52 @@ class Cores:
         self._sessions = {}
 
     @property
-    def programs(self) -> list[list[list[npt.NDArray[np.uint8]]]]:
-        """Rows by core and phase, in the parts in which they came."""
-        return self._parts
+    def emission(self) -> Emission:
+        """What the program has handed over."""
+        return Emission(programs=self._parts, stored=self._stored, told=Told.by(self._process))
 
-    @property
-    def lines(self) -> dict[int, SourceLine]:
-        """Places in the source by the ``site`` of rows."""
-        control = self._process.control
-        found = ((site, self._process.line(site)) for site in control.sites[: control.site_count])
-        return {site: line for site, line in found if line is not None}
+    def kept(self, emission: Emission, data: Sequence[GmTensor]) -> Kept | None:
+        """Return what another call like this can do without the program.
 
-    @property
-    def cuts(self) -> list[Violation]:
-        """What is wrong with copies that do not move all that they were asked to, and divisions by zero."""
-        control = self._process.control
-        return [
-            Violation(
-                kind=Kind.FIELD_RANGE if cut.unit else Kind.DIVISION_BY_ZERO,
-                row=-1,
-                tile=-1,
-                core=int(cut.core),
-                site=int(cut.site),
-                detail=f"DataCopy count must be whole blocks of {cut.unit} bytes, not {cut.count} elements of "
-                f"{cut.item}: the last {cut.count * cut.item % cut.unit} bytes are not moved"
-                if cut.unit
-                else "Behind this row the scalar unit divides by zero: the quotient is taken to be 0, the remainder "
-                "the dividend",
-            )
-            for cut in control.cuts[: control.cut_count]
-        ]
+        Parameters
+        ----------
+        emission : Emission
+            All that it has handed over.
+        data : sequence of GmTensor
+            What may be another in that call.
 
-    @property
-    def plain_stores(self) -> tuple[tuple[int, int], ...]:
-        """Bytes of global memory, [begin, end), that the program has stored to by no row; of pages of the host."""
-        control = self._process.control
-        return tuple((int(pages.begin), int(pages.end)) for pages in control.stores[: control.store_count])
-
-    def may_have_stored(self, tensor: GmTensor) -> bool:
-        """Return whether any byte of a tensor may be another than before the call."""
-        return bool(self._stored[tensor.index]) or stored_plainly(tensor, self.plain_stores)
-
-    @property
-    def buffers(self) -> list[int]:
-        """Numbers of named buffers."""
-        return list(self._process.control.buffers[: self._process.control.buffer_count])
-
-    @property
-    def crosses(self) -> bool:
-        """Whether a core has set or waited for a flag of others."""
-        return bool(self._process.control.crosses)
+        Returns
+        -------
+        Kept or None
+            None: nothing was computed, the rows are many, or depend on the data, or multiply floats of several types.
+        """
+        told = emission.told
+        depends = self._has_answered or told.plain_stores or told.has_looked_at(data)
+        if self._memory is None or depends or sum(self._counts) > MOST_ROWS or len(self._multiplied) > 1:
+            return None
+        rows = join_rows([kept.copy().reshape(-1).view(INSTR) for kept in self._kept])
+        states = np.zeros_like(self._states)
+        for turn in self._turns:
+            issue(rows[turn.first : turn.last], turn.last - turn.first, states[turn.core])
+        replay = Replay.of(rows, self._turns)
+        multiplied = next(iter(self._multiplied), "fp16")
+        if replay is None:
+            return None
+        return Kept(product=self._product, emission=emission, multiplied=multiplied, replay=replay)
 
     def _session(self, core: int) -> Session:
         if core not in self._sessions:
             assert self._memory is not None
-            options = self._options("fp16")
             cores = len(self._sessions) + 1
-            reserve(f"Buffers of {cores} cores", cores * kit_bytes(self._product.core))
-            self._sessions[core] = Session(self._product, options, self._memory, core=core)
+            reserve(f"Buffers of {cores} cores", cores * self._kit_bytes)
+            self._sessions[core] = Session(self._product, self._options("fp16"), self._memory, core=core)
             self._types[core] = _FP16
         return self._sessions[core]
 
     def _options(self, name: str) -> ExecuteOptions:
-        model = Accumulation.parse(self._model, default_accumulation(self._product, name))
-        return ExecuteOptions(accumulation=model)
+        if name not in self._known_options:
+            self._known_options[name] = _options_for(self._product, self._model, name)
+        return self._known_options[name]
 
     def _run_part(self, core: int, rows: np.ndarray, first: int, found: list[Violation]) -> None:
         """Run rows of one core but for those that break a rule, and what Mmads of another type stand behind them."""
@@ -286,10 +279,32 @@ class Cores:
             end = int(type_end(rows, begin, count, mode))
             kind = int(mode[1])
             if kind >= 0 and kind != self._types[core]:
-                data = Data(kind // 2).name.lower()
-                session.use(self._options("hf32" if kind % 2 else data))
+                session.use(self._options(_name_of(kind)))
                 self._types[core] = kind
+            if kind >= 0:
+                self._multiplied.add(_name_of(kind))
             wrong = [one for one in found if begin <= one.row - first < end]
             session.refuse(replace(one, row=one.row - first - begin) for one in wrong)
             session.run_issued(rows[begin:end], self._memory.spans)
             begin = end
+
+
+def _multiplied(kind: int) -> str:
+    """Return what `default_accumulation` calls what `type_end` names."""
+    return "hf32" if kind % 2 else Data(kind // 2).name.lower()
+
+
+def _name_of(kind: int) -> str:
+    """Return what `default_accumulation` calls what `type_end` names."""
+    return "hf32" if kind % 2 else Data(kind // 2).name.lower()
+
+
+def _options_for(product: Product, model: Accumulation | str | None, multiplied: str) -> ExecuteOptions:
+    return ExecuteOptions(accumulation=Accumulation.parse(model, default_accumulation(product, multiplied)))
+
+
+def run_again(kept: Kept, memory: SharedMemory, model: Accumulation | str | None) -> None:
+    """Run what a program has handed over in an earlier call, with what is in memory now; see `Cores`."""
+    options = _options_for(kept.product, model, kept.multiplied)
+    assert memory.arena is not None
+    kept.replay.run(memory.arena, kept.product.core, configuration(kept.product, options))

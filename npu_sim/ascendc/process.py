@@ -100,6 +100,11 @@ class Process:
         self.gm = self._global.bytes
         self._rows = np.frombuffer(self._shared.bytes, INSTR, HALVES * ROWS, ROWS_AT)
 
+    @property
+    def words(self) -> str:
+        """What is started, and how."""
+        return "\n".join([str(self._program), *(f"{name}={value}" for name, value in self._entry.items())])
+
     def start(self) -> Status:
         """Start the program and return what it says first."""
         from_child, ask = os.pipe()

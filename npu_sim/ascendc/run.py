@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cache, cached_property
 
 from npu_sim.ascendc.arguments import Arguments
-from npu_sim.ascendc.machine import Cores
+from npu_sim.ascendc.emission import Emission
 from npu_sim.ascendc.process import KernelError
 from npu_sim.program.launch import CoreKind, Launch, SourceLine, stored_plainly
 from npu_sim.program.positions import TPosition
@@ -55,23 +55,23 @@ def located(violations: Iterable[Violation], launches: tuple[Launch, ...]) -> tu
 
 
 def launches_of(
-    name: str, cores: Cores, counts: dict[CoreKind, int], arguments: Arguments, *, auto_sync: bool
+    name: str, emission: Emission, counts: dict[CoreKind, int], arguments: Arguments, *, auto_sync: bool
 ) -> tuple[Launch, ...]:
-    """Return what ran on cores, so many of each kind, as a launch."""
-    names = {number: _buffer_name(number) for number in cores.buffers}
-    lines = cores.lines
+    """Return what was handed over for cores, so many of each kind, as a launch."""
+    told = emission.told
+    names = {number: _buffer_name(number) for number in told.buffers}
     launch = launch_of_parts(
         name,
-        cores.programs,
+        emission.programs,
         arguments.gm,
         core_kind=next(iter(counts)),
         vectors=counts["vector"] // counts["cube"] if len(counts) > 1 else 0,
-        crosses=cores.crosses,
-        lines=lines,
+        crosses=told.crosses,
+        lines=told.lines,
         buffers=names,
-        sites={number: str(line) for number, line in lines.items()},
+        sites={number: str(line) for number, line in told.lines.items()},
         auto_sync=auto_sync,
-        plain_stores=cores.plain_stores,
+        plain_stores=told.plain_stores,
     )
     return (launch,)
 

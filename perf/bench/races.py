@@ -293,6 +293,10 @@ def sources(threads: int) -> Iterator[Race]:
             peer_name="the jitted kernel", clock=clock,
         )  # fmt: skip
         yield Race(
+            group="sources", name=f"{name}, run first", ours=twins.source_first, peer=twins.shipped,
+            peer_name="the jitted kernel", clock=clock,
+        )  # fmt: skip
+        yield Race(
             group="sources", name=f"{name}, emitted", ours=twins.record, peer=twins.emission,
             peer_name="the jitted kernel", clock=clock,
         )  # fmt: skip

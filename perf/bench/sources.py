@@ -10,6 +10,7 @@ import numpy as np
 
 from npu_sim import ascendc
 from npu_sim.accumulation import default_accumulation
+from npu_sim.ascendc.emission import SHELF
 from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.hazards import emit_rows
 from npu_sim.errors import InternalError
@@ -66,11 +67,16 @@ class Twins:
         self._options = ExecuteOptions(accumulation=default_accumulation(self._product, "fp16"))
 
     def source(self) -> None:
-        """Run the source."""
+        """Run the source; from the third call on its rows are known, as those of the shipped kernel are."""
         self._kernel(
             *self._arguments, tiling=self._tiling, blocks=self._launch.core_count, product=self._product, outputs=[2],
             accumulation=self._options.accumulation,
         )  # fmt: skip
+
+    def source_first(self) -> None:
+        """Run the source as if for the first time: what an earlier call has handed over is not known."""
+        SHELF.clear()
+        self.source()
 
     def shipped(self) -> None:
         """Run the shipped kernel."""

@@ -517,19 +517,40 @@ inline void core_main() {
   swapcontext(&self->context, &scheduler);
 }
 
-// A store through a plain pointer is no instruction. Global memory can only be read at first, so the first such store to
-// each of its pages comes here: the page is noted and may be written from now on. Returns whether it was that.
-inline bool is_plain_store(const siginfo_t* info) {
+inline bool is_among(const Pages* pages, int64_t count, int64_t place) {
+  for (int64_t i = 0; i < count; i++)
+    if (place >= pages[i].begin && place < pages[i].end) return true;
+  return false;
+}
+
+template <size_t N> inline Pages noted(Pages (&pages)[N], int64_t& count, Pages page) {
+  Pages* last = count ? &pages[count - 1] : nullptr;
+  if (last && last->end == page.begin) last->end = page.end;
+  else if (count < int64_t(N)) pages[count++] = page;
+  else *last = page = {0, control->gm_bytes};  // too many to tell apart
+  return page;
+}
+
+inline bool allow(Pages pages, int how) { return mprotect(gm + pages.begin, size_t(pages.end - pages.begin), how) == 0; }
+
+// Looks and stores through plain pointers are no instructions. Global memory may not be touched at first, so the first
+// touch of each of its pages comes here: the page is noted, and may be read from now on, and written from the next one
+// on. Returns whether it was that.
+inline bool is_first_touch(const siginfo_t* info) {
   const uint8_t* at = (const uint8_t*)info->si_addr;
   if (info->si_code != SEGV_ACCERR || at < gm || at >= gm + control->gm_bytes) return false;
-  int64_t page = sysconf(_SC_PAGESIZE), begin = (at - gm) / page * page, end = begin + page;
-  for (int64_t i = 0; i < control->store_count; i++)
-    if (begin >= control->stores[i].begin && begin < control->stores[i].end) return false;
-  Stores* last = control->store_count ? &control->stores[control->store_count - 1] : nullptr;
-  if (last && last->end == begin) last->end = end;
-  else if (control->store_count < MAX_STORES) control->stores[control->store_count++] = {begin, end};
-  else *last = {begin = 0, end = control->gm_bytes};  // too many to tell apart
-  return mprotect(gm + begin, size_t(end - begin), PROT_READ | PROT_WRITE) == 0;
+  int64_t size = sysconf(_SC_PAGESIZE), begin = (at - gm) / size * size;
+  Pages page{begin, begin + size};
+  if (is_among(control->looks, control->look_count, begin)) {
+    if (is_among(control->stores, control->store_count, begin)) return false;
+    return allow(noted(control->stores, control->store_count, page), PROT_READ | PROT_WRITE);
+  }
+  page = noted(control->looks, control->look_count, page);
+  if (!allow(page, PROT_READ)) return false;
+  for (int64_t i = 0; i < control->store_count; i++)  // of all pages some may be written already
+    if (control->stores[i].begin >= page.begin && control->stores[i].end <= page.end)
+      allow(control->stores[i], PROT_READ | PROT_WRITE);
+  return true;
 }
 
 // A division of whole numbers by 0 ends no kernel on a device. ASSUMED: the quotient is 0, the remainder the dividend; a
@@ -565,7 +586,7 @@ inline bool is_division_by_zero(const siginfo_t* info, void* context) {
 }
 
 inline void on_signal(int number, siginfo_t* info, void* context) {
-  if (number == SIGSEGV && is_plain_store(info)) return;
+  if (number == SIGSEGV && is_first_touch(info)) return;
   if (number == SIGFPE && is_division_by_zero(info, context)) return;
   signal(number, SIG_DFL);
   const char* name = number == SIGSEGV ? "SIGSEGV" : number == SIGFPE ? "SIGFPE" : number == SIGILL ? "SIGILL"
@@ -671,7 +692,8 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   place_pointers();
   int64_t tables = control->tables;
   if (tables >= 0) dl_iterate_phdr(register_images, &tables);
-  if (mprotect(gm, control->gm_bytes, PROT_READ)) control->stores[control->store_count++] = {0, control->gm_bytes};
+  Pages all{0, control->gm_bytes};
+  if (!allow(all, PROT_NONE)) control->looks[control->look_count++] = control->stores[control->store_count++] = all;
   the_kernel = kernel;
   handed_over = milliseconds();
   catch_signals();
