@@ -186,12 +186,13 @@ def test_products_of_bytes_of_any_size_have_a_tiling(source, sizes, ta, tb):
     assert run.findings == ()
 
 
-def _bytes_in_fractals(matrix):
-    """Return a matrix of int8 as columns of 32, each of whole fractals of rows."""
+def _blocks_in_fractals(matrix):
+    """Return a matrix as columns of 32 bytes, each of whole fractals of rows."""
     rows, columns = matrix.shape
-    whole = np.zeros((-(-rows // 16) * 16, -(-columns // 32) * 32), np.int8)
+    width = 32 // matrix.itemsize
+    whole = np.zeros((-(-rows // 16) * 16, -(-columns // width) * width), matrix.dtype)
     whole[:rows, :columns] = matrix
-    return np.ascontiguousarray(whole.reshape(len(whole), -1, 32).transpose(1, 0, 2))
+    return np.ascontiguousarray(whole.reshape(len(whole), -1, width).transpose(1, 0, 2))
 
 
 @pytest.mark.parametrize(("ta", "tb"), [(0, 0), (0, 1), (1, 0), (1, 1)])
@@ -202,11 +203,27 @@ def test_bytes_in_fractals_are_multiplied(source, sizes, ta, tb):
     a, b = rng.integers(-128, 128, (m, k), np.int8), rng.integers(-128, 128, (k, n), np.int8)
     c, none = np.zeros((m, n), np.int32), np.zeros(n, np.int32)
     tiling = ascendc.matmul_tiling(m, n, k, item_bytes=1, base=(32, 32, 32), a_turned=bool(ta), b_turned=bool(tb))
-    given = _bytes_in_fractals(a.T if ta else a), _bytes_in_fractals(b.T if tb else b)
+    given = _blocks_in_fractals(a.T if ta else a), _blocks_in_fractals(b.T if tb else b)
     run = compute(
         source, "int8_t, int32_t, CubeFormat::NZ, int32_t", *given, none, c, tiling, ta=ta, tb=tb, kind="cube"
     )
     assert np.array_equal(c, a.astype(np.int64) @ b.astype(np.int64))
+    assert run.findings == ()
+
+
+@pytest.mark.parametrize("kind", ["cube", None])
+@pytest.mark.parametrize(("ta", "tb"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("sizes", [(64, 64, 64), (40, 56, 72), (24, 40, 24), (33, 20, 50)], ids=str)
+def test_floats_in_fractals_are_multiplied(source, sizes, ta, tb, kind):
+    """Also where they are turned, whose squares are two columns of eight."""
+    m, k, n = sizes
+    rng = np.random.default_rng(11)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    c = np.zeros((m, n), np.float32)
+    tiling = ascendc.matmul_tiling(m, n, k, item_bytes=4, base=(32, 32, 32), a_turned=bool(ta), b_turned=bool(tb))
+    given = _blocks_in_fractals(a.T if ta else a), _blocks_in_fractals(b.T if tb else b)
+    run = compute(source, "float, float, CubeFormat::NZ", *given, None, c, tiling, ta=ta, tb=tb, kind=kind)
+    assert np.array_equal(c, a @ b)
     assert run.findings == ()
 
 

@@ -64,13 +64,15 @@ def source(tmp_path_factory):
     return path
 
 
-def compute(source, shape, ta, tb, both, **options):
+def compute(source, shape, ta, tb, both, cpp="half", **options):
     m, n, k = shape
     rng = np.random.default_rng(m)
-    a, b = (rng.integers(-4, 5, size).astype(np.float16) for size in ((m, k), (k, n)))
+    a, b = (
+        rng.integers(-4, 5, size).astype({"half": np.float16, "float": np.float32}[cpp]) for size in ((m, k), (k, n))
+    )
     c = np.full((m, n), np.nan, np.float32)
-    tiling = ascendc.matmul_tiling(m, n, k, base=(32, 32, 32), a_turned=ta, b_turned=tb)
-    name = f"product<half, {str(ta).lower()}, {str(tb).lower()}, {str(both).lower()}>"
+    tiling = ascendc.matmul_tiling(m, n, k, base=(32, 32, 32), a_turned=ta, b_turned=tb, item_bytes=a.itemsize)
+    name = f"product<{cpp}, {str(ta).lower()}, {str(tb).lower()}, {str(both).lower()}>"
     left, right = (np.ascontiguousarray(x.T) if turned else x for x, turned in ((a, ta), (b, tb)))
     run = ascendc.compile(source, name, **options)(left, right, c, tiling=tiling, outputs=[2])
     ragged = any(size % 16 for size in shape)  # what fills fractals up is read, and used for nothing
@@ -81,8 +83,9 @@ def compute(source, shape, ta, tb, both, **options):
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize(("ta", "tb"), [(False, False), (False, True), (True, False), (True, True)])
 @pytest.mark.parametrize("shape", [(64, 64, 64), (48, 80, 112), (40, 72, 56), (1, 16, 16)])
-def test_operands_of_queues(source, shape, ta, tb, both):
-    found, wanted = compute(source, shape, ta, tb, both, kind="cube", defines=("ASCENDC_CUBE_ONLY",))
+@pytest.mark.parametrize("cpp", ["half", "float"])
+def test_operands_of_queues(source, shape, ta, tb, both, cpp):
+    found, wanted = compute(source, shape, ta, tb, both, cpp, kind="cube", defines=("ASCENDC_CUBE_ONLY",))
     assert np.array_equal(found, wanted)
 
 

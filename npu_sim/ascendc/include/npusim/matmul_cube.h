@@ -40,6 +40,15 @@ inline void load_fractals(Here here, int64_t space, int64_t dst, const P& panel,
                           pitch, is_left ? 2 * band - 1 : 1, is_left ? band - 1 : 0);
     return;
   }
+  if (turns && sizeof(T) == 4 && !panel.in_bands) {
+    // the rows are pixels of a map, the columns its channels
+    int64_t channels = up(lines, 16), pixels = up(panel.rows, 16);
+    Row& row = emit_load_3d(here, space, dst, l1, moved<T>(), up(panel.columns, 16), channels, 16 * k1, line, k_at,
+                            is_left ? mode::TRANSPOSE : 0);
+    set_feature_map(here, row, 1, pixels, 0, 0, 0, 0);
+    set_window(here, row, 1, 1, 1, 1, 1, 1);
+    return;
+  }
   if (turns && sizeof(T) == 4) {
     int64_t pitch = parts(panel.columns, 16), first = k_at / 16 * pitch + line / 16;
     for (int64_t i = 0; i < (is_left ? count : k1); i++) {

@@ -34,6 +34,7 @@ template <class T, AscendC::TPosition P> class Panels {
   struct Panel {
     AscendC::LocalTensor<T> tensor;
     int64_t owner = -1, version = 0, row = 0, column = 0, rows = 0, columns = 0;
+    bool in_bands = false;  // each 16 rows one behind the other
   };
 
   // The panel with rows x columns from (row, column) on, loaded if it is not there; both start at multiples of 16.
@@ -65,6 +66,22 @@ template <class T, AscendC::TPosition P> class Panels {
     queue_.FreeAllEvent(here);
   }
 
+  static void load(Here here, const Stored<T>& from, Panel& to) {
+    checked(here, from.gm, "Matmul");
+    if (from.is_nz) return load_nz(here, from, to);
+    // squares of 32-bit elements are turned fractal by fractal: their rows lie in bands of 16
+    to.in_bands = sizeof(T) == 4 && from.turns;
+    define_tail(here, from, to);
+    int64_t at = to.row * from.columns + to.column;
+    if (!to.in_bands)
+      return fetch(here, from, to.tensor.address, at, to.rows, to.columns, up(to.rows, unit(from)));
+    int64_t band = 2 * parts(to.columns, 16) * FRACTAL;
+    for (int64_t row = 0; row < to.rows; row += 16) {
+      int64_t rows = to.rows - row < 16 ? to.rows - row : 16;
+      fetch(here, from, to.tensor.address + row / 16 * band, at + row * from.columns, rows, to.columns, 16);
+    }
+  }
+
  private:
   static constexpr int MAX = 16;
   static constexpr int64_t C0 = 32 / sizeof(T);
@@ -80,26 +97,11 @@ template <class T, AscendC::TPosition P> class Panels {
   // Rows up to a multiple of this are there.
   static int64_t unit(const Stored<T>& from) { return from.turns ? SQUARE<T> : 16; }
 
-  void load(Here here, const Stored<T>& from, const Panel& to) {
-    checked(here, from.gm, "Matmul");
-    if (from.is_nz) return load_nz(here, from, to);
-    define_tail(here, from, to);
-    int64_t at = to.row * from.columns + to.column;
-    if (sizeof(T) < 4 || !from.turns)
-      return fetch(here, from, to.tensor.address, at, to.rows, to.columns, up(to.rows, unit(from)));
-    // squares of 32-bit elements are turned fractal by fractal: their rows lie in bands of 16
-    int64_t band = 2 * parts(to.columns, 16) * FRACTAL;
-    for (int64_t row = 0; row < to.rows; row += 16) {
-      int64_t rows = to.rows - row < 16 ? to.rows - row : 16;
-      fetch(here, from, to.tensor.address + row / 16 * band, at + row * from.columns, rows, to.columns, 16);
-    }
-  }
-
   // What ND2NZ leaves of the last fractals: the loads to L0 take it along. ASSUMED: a device multiplies what is there.
   static void define_tail(Here here, const Stored<T>& from, const Panel& to) {
     int64_t whole = unit(from), lines = to.rows % whole, columns = parts(to.columns, C0), pitch = up(to.rows, whole);
     int64_t at = to.tensor.address + to.rows * 32;
-    if (from.turns && sizeof(T) == 4) {
+    if (to.in_bands) {
       int64_t pairs = 2 * parts(to.columns, 16);
       if (columns < pairs)
         emit_fill(here, space::L1, to.tensor.address + columns * FRACTAL, data::FP16, parts(to.rows, 16), 16,
@@ -127,9 +129,21 @@ template <class T, AscendC::TPosition P> class Panels {
       emit_data_copy(here, space::L1, to.tensor.address + i * pitch * 32, space::GM,
                      from.gm[uint64_t(at + i * whole * C0)].address(), fits ? count : 1, lines, fits ? whole - lines : 0,
                      pitch - lines, moved<T>(), from.gm.tensor);
-    // the other half of a square, which is turned with it
+    fill_squares(here, from, to);
+    fill_pairs(here, from, to);
+  }
+
+  // The other half of a square of bytes, which is turned with it.
+  static void fill_squares(Here here, const Stored<T>& from, const Panel& to) {
+    int64_t lines = up(to.rows, 16), pitch = up(to.rows, unit(from));
     if (pitch > lines)
-      emit_fill(here, space::L1, to.tensor.address + lines * 32, data::FP16, count, pitch - lines, lines, 0);
+      emit_fill(here, space::L1, to.tensor.address + lines * 32, data::FP16, parts(to.columns, C0), pitch - lines, lines, 0);
+  }
+  // 32-bit elements of columns of blocks are turned two columns at a time.
+  static void fill_pairs(Here here, const Stored<T>& from, const Panel& to) {
+    int64_t columns = parts(to.columns, C0), pitch = up(to.rows, 16);
+    if (sizeof(T) == 4 && from.turns && columns % 2)
+      emit_fill(here, space::L1, to.tensor.address + columns * pitch * 32, data::FP16, 1, pitch, 0, 0);
   }
 };
 }  // namespace npusim
