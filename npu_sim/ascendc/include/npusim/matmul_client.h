@@ -50,13 +50,22 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
   }
   void SetTensorA(const LocalTensor<AT>& tensor, bool transposed = false, Here here = Here::now()) {
     if (!is_client()) return Local::SetTensorA(tensor, transposed, here);
+    this->template in_memory_for<npusim::copies_a<CB>>(here, "SetTensorA", "CopyA1");
     a_in_ub = in_ub(here, tensor, "SetTensorA");
     this->set_a(npusim::scratch_tensor<AT>(0), transposed);
   }
   void SetTensorB(const LocalTensor<BT>& tensor, bool transposed = false, Here here = Here::now()) {
     if (!is_client()) return Local::SetTensorB(tensor, transposed, here);
+    this->template in_memory_for<npusim::copies_b<CB>>(here, "SetTensorB", "CopyB1");
     b_in_ub = in_ub(here, tensor, "SetTensorB");
     this->set_b(npusim::scratch_tensor<BT>(1), transposed);
+  }
+
+  // Kernels of Cube cores alone may call it behind SetTensorA and SetTensorB, as published ones do.
+  template <class T> void SetSelfDefineData(T words, Here here = Here::now()) {
+    if (npusim::has_callbacks<CB> && is_client() && this->is_given)
+      npusim::refuse(here, "SetSelfDefineData must be called before SetTensorA and SetTensorB");
+    Local::SetSelfDefineData(words, here);
   }
 
   template <bool sync = true> bool Iterate(bool partial = false, Here here = Here::now()) {
@@ -244,9 +253,13 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
     });
     return true;
   }
-  void collect(const LocalTensor<CT>& to, uint8_t atomic, bool sequential, Here here) {
+  static void check_into_ub(Here here, const LocalTensor<CT>& to, uint8_t atomic) {
     if (atomic) npusim::refuse(here, "GetTensorC into UB must have enAtomic 0, not %d", int(atomic));
+    if (npusim::copies_c<CB>) npusim::refuse(here, "GetTensorC into UB must not be called with MatmulCallBackFunc DataCopyOut");
     in_ub(here, to, "GetTensorC");
+  }
+  void collect(const LocalTensor<CT>& to, uint8_t atomic, bool sequential, Here here) {
+    check_into_ub(here, to, atomic);
     demand(here);
     GlobalTensor<CT> block = npusim::scratch_tensor<CT>(2);
     ask(here, {block, {0, 0, tiling.baseM, tiling.baseN}, 0});
@@ -255,8 +268,7 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
   }
   // A block as a matrix of its own, as much of it as `to` holds.
   void collect_alone(const LocalTensor<CT>& to, uint8_t atomic, Here here) {
-    if (atomic) npusim::refuse(here, "GetTensorC into UB must have enAtomic 0, not %d", int(atomic));
-    in_ub(here, to, "GetTensorC");
+    check_into_ub(here, to, atomic);
     demand(here);
     GlobalTensor<CT> block = npusim::scratch_tensor<CT>(2);
     npusim::Place place = npusim::place_of(this->problem, this->walk, tiling, true);

@@ -21,6 +21,7 @@ template <class A, class B, class Bias> struct Product {
   int64_t m = 0, n = 0, k = 0;  // of one core
   int64_t c_rows = 0, c_columns = 0;
   int64_t version = 0;  // another one of operands: nothing of what L1 holds is theirs
+  UserWords user;       // for the kernel's own copies
 };
 
 // Fractals of a panel to L0A or L0B: `lines` of M or N from `line` on, and k from `k_at` on, both within the panel, in
@@ -83,6 +84,7 @@ struct Manner {
   bool splits_channels = false;
   bool has_sums = true;  // in L0C; else each block is given a place there
   enum Blocks { ALL, UPPER, LOWER } blocks = ALL;  // by the numbers of rows and columns of blocks
+  bool loads_many = false;  // blocks at once, for a kernel's own copies too (the MDL template)
 };
 
 // Blocks of C in the order of the tiling: in groups of columns (stepN blocks) row by row where M comes first, else in
@@ -142,7 +144,7 @@ template <class P> inline Place place_of(const P& p, const Walk& at, const TCube
   return sequential ? Place{0, 0, m, n} : Place{at.m * t.baseM, at.n * t.baseN, p.c_rows, p.c_columns};
 }
 
-template <class A, class B, class C, class Bias> class CubeProduct {
+template <class A, class B, class C, class Bias, class CB> class CubeProduct {
  public:
   using Problem = Product<A, B, Bias>;
 
@@ -163,15 +165,17 @@ template <class A, class B, class C, class Bias> class CubeProduct {
              int(t.baseN), int(t.baseK), (long long)control->l0a_bytes, int(halves_));
     take_l0<AscendC::TPosition::A2>(here, pipe);
     take_l0<AscendC::TPosition::B2>(here, pipe);
-    int64_t a_step = step(t.stepM) * step(t.stepKa), b_step = step(t.stepN) * step(t.stepKb);
+    int64_t a_step = a_steps().lines * a_steps().k, b_step = b_steps().lines * b_steps().k;
+    int64_t a_count = a_.count_of(brings_a_block() ? least(t.depthA1, 2) : t.depthA1 / a_step);
+    int64_t b_count = b_.count_of(brings_b_block() ? least(t.depthB1, 2) : t.depthB1 / b_step);
     int64_t a_bytes = a_step * t.baseM * depth * int64_t(sizeof(A)), b_bytes = b_step * t.baseN * depth * int64_t(sizeof(B));
     int64_t sums = manner.has_sums ? (t.dbL0C >= 2 ? 2 : 1) * int64_t(t.baseM) * t.baseN * 4 : 0, needed[SPACES] = {};
-    needed[space::L1] = a_.count_of(t.depthA1 / a_step) * a_bytes + b_.count_of(t.depthB1 / b_step) * b_bytes;
+    needed[space::L1] = a_count * a_bytes + b_count * b_bytes;
     if (t.isBias) needed[space::L1] += up(t.baseN * int64_t(sizeof(Bias)), 32), needed[space::BT] = t.baseN * 4;
     needed[space::L0C] = sums;
     pipe.begin_object(here, needed);
-    a_.init(here, pipe, t.depthA1 / a_step, a_bytes);
-    b_.init(here, pipe, t.depthB1 / b_step, b_bytes);
+    a_.init(here, pipe, a_count, a_bytes);
+    b_.init(here, pipe, b_count, b_bytes);
     if (t.isBias) {
       pipe.InitBuffer(bias_, 1, uint32_t(t.baseN * int64_t(sizeof(Bias))), here);
       pipe.InitBuffer(table_, uint32_t(t.baseN * 4), here);
@@ -215,10 +219,12 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     for (int64_t done = 0, count = manner_.is_partial ? 1 : parts(p.k, t_.baseK), k_at = k_first; done < count; done++) {
       int64_t k = least(k_end - k_at, t_.baseK);
       take_half(here);
-      operand(here, p.a, a_, space::L0A, half_ * control->l0a_bytes / 2, owner, p.version, p.m, step(t_.stepM) * t_.baseM,
-              m_at, m, p.k, step(t_.stepKa) * t_.baseK, k_at, k);
-      operand(here, p.b, b_, space::L0B, half_ * control->l0b_bytes / 2, owner, p.version, p.n, step(t_.stepN) * t_.baseN,
-              n_at, n, p.k, step(t_.stepKb) * t_.baseK, k_at, k);
+      auto bring_a = [&](auto& panel) { load_a(here, p, panel); };
+      auto bring_b = [&](auto& panel) { load_b(here, p, panel); };
+      operand(here, p.a, a_, bring_a, space::L0A, half_ * control->l0a_bytes / 2, owner, p.version, p.m,
+              a_steps().lines * t_.baseM, m_at, m, p.k, a_steps().k * t_.baseK, k_at, k);
+      operand(here, p.b, b_, bring_b, space::L0B, half_ * control->l0b_bytes / 2, owner, p.version, p.n,
+              b_steps().lines * t_.baseN, n_at, n, p.k, b_steps().k * t_.baseK, k_at, k);
       multiply(here, into, rows, columns, k, starts, has_bias);
       starts = has_bias = false;
       k_at += t_.baseK;
@@ -240,7 +246,7 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     if constexpr (std::is_same_v<A, int8_t>) {
       how.quantPre = std::is_same_v<C, int32_t> ? NoQuant : std::is_same_v<C, half> ? DEQF16 : REQ8;
       how.deqScalar = p.scale;
-      if (how.quantPre != NoQuant && !p.has_scale && !p.has_words)
+      if (!copies_c<CB> && how.quantPre != NoQuant && !p.has_scale && !p.has_words)
         refuse(here, "SetQuantScalar or SetQuantVector must come before integers leave as others");
     } else {
       how.quantPre = std::is_same_v<C, float> ? NoQuant : std::is_same_v<C, half> ? F322F16 : F322BF16;
@@ -251,7 +257,9 @@ template <class A, class B, class C, class Bias> class CubeProduct {
       how.quantPre = how.quantPre == DEQF16 ? VDEQF16 : VREQ8;
       words = load_words(here, p, n_at, n);
     }
-    if (is_nz) {
+    if constexpr (copies_c<CB>) {
+      copy_out(here, p, at, from, to, place, is_nz, words, how);
+    } else if (is_nz) {
       int64_t width = manner_.splits_channels ? 8 : 16, pitch = up(place.rows, 16) * width;
       how.mSize = uint16_t(up(m, 16));
       how.nSize = uint16_t(up(n, width));
@@ -290,6 +298,58 @@ template <class A, class B, class C, class Bias> class CubeProduct {
 
   static int64_t step(int32_t value) { return value < 1 ? 1 : value; }
   static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+  // A kernel's own function brings one block at a time, but in the MDL template. ASSUMED: two of them are kept.
+  bool brings_a_block() const { return copies_a<CB> && !manner_.loads_many; }
+  bool brings_b_block() const { return copies_b<CB> && !manner_.loads_many; }
+  // Blocks of lines and of k that are loaded at once.
+  struct Steps {
+    int64_t lines, k;
+  };
+  Steps a_steps() const { return brings_a_block() ? Steps{1, 1} : Steps{step(t_.stepM), step(t_.stepKa)}; }
+  Steps b_steps() const { return brings_b_block() ? Steps{1, 1} : Steps{step(t_.stepN), step(t_.stepKb)}; }
+
+  template <class Panel> void load_a(Here here, const Problem& p, Panel& to) {
+    if constexpr (copies_a<CB>) {
+      decltype(a_)::prepare(here, p.a, to);
+      auto [m_at, k_at] = p.a.turns ? std::pair{to.column, to.row} : std::pair{to.row, to.column};
+      auto [m, k] = p.a.turns ? std::pair{to.columns, to.rows} : std::pair{to.rows, to.columns};
+      CB::CopyA1Ptr(to.tensor.template ReinterpretCast<int8_t>(), p.a.gm.GetPhyAddr(), int(m_at / t_.baseM),
+                    int(k_at / t_.baseK), int(m), int(k), p.user.tiling, p.user.data);
+    } else {
+      a_.load(here, p.a, to);
+    }
+  }
+  template <class Panel> void load_b(Here here, const Problem& p, Panel& to) {
+    if constexpr (copies_b<CB>) {
+      decltype(b_)::prepare(here, p.b, to);
+      auto [n_at, k_at] = p.b.turns ? std::pair{to.column, to.row} : std::pair{to.row, to.column};
+      auto [n, k] = p.b.turns ? std::pair{to.columns, to.rows} : std::pair{to.rows, to.columns};
+      CB::CopyB1Ptr(to.tensor.template ReinterpretCast<int8_t>(), p.b.gm.GetPhyAddr(), int(k_at / t_.baseK),
+                    int(n_at / t_.baseN), int(k), int(n), p.user.tiling, p.user.data);
+    } else {
+      b_.load(here, p.b, to);
+    }
+  }
+  void copy_out(Here, const Problem& p, const Walk& at, const AscendC::LocalTensor<Sum<A>>& from,
+                const AscendC::GlobalTensor<C>& to, const Place& place, bool is_nz,
+                const AscendC::LocalTensor<uint64_t>& words, const AscendC::FixpipeParamsV220& how) {
+    auto [m, n] = extents_of(p, at, t_);
+    int64_t pitch = up(place.rows, 16) * 16;
+    AscendC::DataCopyOutParams params;
+    params.quantMode = uint8_t(std::is_same_v<A, int8_t> ? how.quantPre : NoQuant);
+    params.cBurstNum = uint16_t(parts(n, 16));
+    params.burstLen = uint16_t(2 * m);
+    params.dstStride = uint32_t(is_nz ? pitch * int64_t(sizeof(C)) / 32 : place.columns);
+    params.oriNSize = uint16_t(is_nz ? 0 : n);
+    params.quantScalar = how.deqScalar;
+    params.curM = int(at.m);
+    params.curN = int(at.n);
+    params.cbufWorkspaceAddr = uint64_t(words.address);
+    int64_t first = is_nz ? place.column / 16 * pitch + place.row * 16 : place.row * place.columns + place.column;
+    CB::DataCopyOutPtr(to[uint64_t(first)].GetPhyAddr(), from.template ReinterpretCast<int8_t>(), &params, p.user.tiling,
+                       p.user.data);
+  }
 
   static void npusim_fixpipe(Here here, const AscendC::GlobalTensor<C>& to, const AscendC::LocalTensor<Sum<A>>& from,
                              const AscendC::LocalTensor<uint64_t>& words, const AscendC::FixpipeParamsV220& how,
@@ -355,8 +415,8 @@ template <class A, class B, class C, class Bias> class CubeProduct {
   }
 
   // Part of an operand in L0: lines [line, line + lines) of `all_lines`, k alike, by panels of so many of each.
-  template <class T, class P>
-  void operand(Here here, const Stored<T>& from, P& panels, int64_t space, int64_t dst, int64_t owner, int64_t version,
+  template <class T, class P, class Bring>
+  void operand(Here here, const Stored<T>& from, P& panels, const Bring& bring, int64_t space, int64_t dst, int64_t owner, int64_t version,
                int64_t all_lines, int64_t panel_lines, int64_t line, int64_t lines, int64_t all_k, int64_t panel_k,
                int64_t k_at, int64_t k) {
     if (from.is_local) {
@@ -369,8 +429,8 @@ template <class A, class B, class C, class Bias> class CubeProduct {
     int64_t first = line / panel_lines * panel_lines, k_first = k_at / panel_k * panel_k;
     int64_t height = all_lines - first < panel_lines ? all_lines - first : panel_lines;
     int64_t depth = all_k - k_first < panel_k ? all_k - k_first : panel_k;
-    const auto& panel = from.turns ? panels.get(here, from, owner, version, k_first, depth, first, height)
-                                   : panels.get(here, from, owner, version, first, height, k_first, depth);
+    const auto& panel = from.turns ? panels.get(here, bring, owner, version, k_first, depth, first, height)
+                                   : panels.get(here, bring, owner, version, first, height, k_first, depth);
     load_fractals<T>(here, space, dst, panel, from.turns, line - first, lines, k_at - k_first, k);
   }
 

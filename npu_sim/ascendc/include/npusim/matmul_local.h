@@ -15,6 +15,9 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
   static_assert(blocks != Blocks::UNKNOWN,
                 "Matmul is modelled with MatmulPolicy, NBuffer33MatmulPolicy, TrianUpperMatmulPolicy and "
                 "TrianLowerMatmulPolicy");
+  static_assert(!npusim::has_callbacks<CB> ||
+                    !std::is_same_v<Policy<config>, Impl::Detail::NBuffer33MatmulPolicy<config>>,
+                "MatmulCallBackFunc with NBuffer33MatmulPolicy is not modelled");
 
  public:
   using typename Base::AT;
@@ -24,7 +27,8 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
 
   using Base::cfg;
   static constexpr npusim::Manner manner{cfg.isPartialOutput, cfg.enableKdimReorderLoad && cfg.doMultiDataLoad,
-                                         cfg.isEnableChannelSplit, C::pos != TPosition::CO1, npusim::Manner::Blocks(int(blocks))};
+                                         cfg.isEnableChannelSplit, C::pos != TPosition::CO1, npusim::Manner::Blocks(int(blocks)),
+                                         cfg.doMultiDataLoad};
 
   void Init(const TCubeTiling* given, TPipe* pipe = nullptr, Here here = Here::now()) {
     if (!npusim::has_cube()) return;
@@ -39,11 +43,13 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
   void SetTensorB(const GlobalTensor<BT>& gm, bool transposed = false) { this->set_b(gm, transposed); }
   void SetTensorA(const LocalTensor<AT>& l1, bool transposed = false, Here here = Here::now()) {
     npusim::from_l1(here, l1, "SetTensorA");
+    this->template in_memory_for<npusim::copies_a<CB>>(here, "SetTensorA", "CopyA1");
     this->problem.a = this->in_l1(l1, transposed);
     this->begin();
   }
   void SetTensorB(const LocalTensor<BT>& l1, bool transposed = false, Here here = Here::now()) {
     npusim::from_l1(here, l1, "SetTensorB");
+    this->template in_memory_for<npusim::copies_b<CB>>(here, "SetTensorB", "CopyB1");
     this->problem.b = this->in_l1(l1, !transposed);
     this->begin();
   }
@@ -101,7 +107,7 @@ class MatmulImpl : public npusim::ProductState<A, B, C, Bias, config, CB> {
   }
 
   void WaitGetTensorC() {}
-  npusim::CubeProduct<AT, BT, CT, BiasT> cube;
+  npusim::CubeProduct<AT, BT, CT, BiasT, CB> cube;
 
  protected:
   using Problem = npusim::Product<AT, BT, BiasT>;

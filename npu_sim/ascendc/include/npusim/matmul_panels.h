@@ -37,8 +37,10 @@ template <class T, AscendC::TPosition P> class Panels {
     bool in_bands = false;  // each 16 rows one behind the other
   };
 
-  // The panel with rows x columns from (row, column) on, loaded if it is not there; both start at multiples of 16.
-  const Panel& get(Here here, const Stored<T>& from, int64_t owner, int64_t version, int64_t row, int64_t rows,
+  // The panel with rows x columns from (row, column) on, loaded by `bring` if it is not there; both start at multiples
+  // of 16.
+  template <class Bring>
+  const Panel& get(Here here, const Bring& bring, int64_t owner, int64_t version, int64_t row, int64_t rows,
                    int64_t column, int64_t columns) {
     for (int i = 0; i < count_; i++) {
       const Panel& one = held_[i];
@@ -50,7 +52,7 @@ template <class T, AscendC::TPosition P> class Panels {
     next_ = (next_ + 1) % count_;
     drop(here, next);
     next = {queue_.template AllocTensor<T>(here), owner, version, row, column, rows, columns};
-    load(here, from, next);
+    bring(next);
     queue_.EnQue(next.tensor, here);
     next.tensor = queue_.template DeQue<T>(here);
     return next;
@@ -80,6 +82,13 @@ template <class T, AscendC::TPosition P> class Panels {
       int64_t rows = to.rows - row < 16 ? to.rows - row : 16;
       fetch(here, from, to.tensor.address + row / 16 * band, at + row * from.columns, rows, to.columns, 16);
     }
+  }
+  // A kernel's own function fills the panel, in columns of blocks like those of fractals in memory.
+  static void prepare(Here here, const Stored<T>& from, const Panel& to) {
+    checked(here, from.gm, "Matmul");
+    if (from.is_nz) fill_squares(here, from, to);
+    else define_tail(here, from, to);
+    fill_pairs(here, from, to);
   }
 
  private:

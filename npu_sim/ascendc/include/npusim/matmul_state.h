@@ -18,7 +18,6 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   using BT = typename B::T;
   using CT = typename C::T;
   using BiasT = typename Bias::T;
-  static_assert(sizeof(CB) > 0);  // says what is wrong with its callbacks
   static_assert(std::is_same_v<AT, BT>, "Matmul of two operand types is not modelled");
   template <class T, class... U> static constexpr bool is_one_of = (std::is_same_v<T, U> || ...);
   static_assert(is_one_of<AT, half, bfloat16_t, float, int8_t>, "Matmul is modelled of half, bfloat16_t, float and int8_t");
@@ -34,6 +33,16 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   static_assert(!is_row || (A::pos == AscendC::TPosition::GM && A::layout == LayoutMode::NONE),
                 "Matmul with A in CubeFormat VECTOR is modelled of one row in memory");
   static_assert(A::layout == B::layout, "Matmul must be given A and B of one LayoutMode");
+  static_assert(!has_callbacks<CB> || cfg.doNorm || cfg.doMultiDataLoad,
+                "MatmulCallBackFunc is modelled with the Norm and MDL templates");
+  static_assert(!copies_a<CB> || (A::pos == AscendC::TPosition::GM && !is_row),
+                "MatmulCallBackFunc with CopyA1 must come with A in TPosition::GM, not in CubeFormat VECTOR");
+  static_assert(!copies_b<CB> || B::pos == AscendC::TPosition::GM,
+                "MatmulCallBackFunc with CopyB1 must come with B in TPosition::GM");
+  static_assert(!copies_c<CB> || C::pos == AscendC::TPosition::GM,
+                "MatmulCallBackFunc with DataCopyOut must come with C in TPosition::GM");
+  static_assert(!copies_c<CB> || !cfg.isEnableChannelSplit,
+                "MatmulCallBackFunc with DataCopyOut is not modelled with MatmulConfig isEnableChannelSplit");
   // What a configuration changes of results must be modelled; what changes speed alone is taken.
   static_assert(!cfg.intraBlockPartSum, "MatmulConfig intraBlockPartSum is not modelled");
   static_assert(!cfg.enableStaticPadZeros, "MatmulConfig enableStaticPadZeros is not modelled");
@@ -84,9 +93,19 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
     problem.has_words = true;
   }
   void SetSubBlockIdx(uint8_t index) { sub_block = index; }
-  template <class T> void SetUserDefInfo(T) {}
-  template <class T> void SetSelfDefineData(T, Here here = Here::now()) {
+  void SetUserDefInfo(const uint64_t words, Here here = Here::now()) {
+    not_of_masters(here, "SetUserDefInfo");
+    problem.user.tiling = words;
+  }
+  template <class T> void SetSelfDefineData(T words, Here here = Here::now()) {
+    static_assert(std::is_convertible_v<T, uint64_t>, "SetSelfDefineData must be given a uint64_t on A2 and A3");
+    not_of_masters(here, "SetSelfDefineData");
     allowed<cfg.enableSetDefineData>(here, "SetSelfDefineData", "enableSetDefineData");
+    problem.user.data = uint64_t(words);
+    if (has_callbacks<CB> && !cfg.enableReuse && tensor_at(gm_offset(in_memory((uint8_t*)problem.user.data))) < 0)
+      refuse(here, "SetSelfDefineData must be given an address in global memory with MatmulConfig enableReuse false, not %llu",
+             (unsigned long long)problem.user.data);
+    has_data = true;
   }
   uint8_t GetSubBlockIdx() const { return uint8_t(sub_block); }
   template <class T> void SetLocalWorkspace(const AscendC::LocalTensor<T>&) {}
@@ -105,6 +124,8 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   int64_t org_m = 0, org_n = 0, org_ka = 0, org_kb = 0, org_kc = 0;
   Walk walk;
   bool is_walking = false;
+  bool has_data = false;  // of SetSelfDefineData
+  bool is_given = false;  // an operand, of which no product has begun
   int sub_block = 0;
   AscendC::GlobalTensor<CT> workspace;
   bool has_workspace = false;
@@ -113,6 +134,12 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   // A call that a configuration says is never made is compiled away on a device.
   template <bool is_allowed> static void allowed(Here here, const char* call, const char* field) {
     if (!is_allowed) refuse(here, "%s must not be called with MatmulConfig %s false", call, field);
+  }
+  static void not_of_masters(Here here, const char* call) {
+    if (cfg.enableMixDualMaster) refuse(here, "%s must not be called with MatmulConfig enableMixDualMaster true", call);
+  }
+  template <bool copies> static void in_memory_for(Here here, const char* call, const char* function) {
+    if (copies) refuse(here, "%s must be given a GlobalTensor with MatmulCallBackFunc %s", call, function);
   }
   template <uint8_t mode> static void iterates(Here here, const char* call) {
     if (!(cfg.iterateMode & mode)) refuse(here, "%s must not be called with MatmulConfig iterateMode %d", call, cfg.iterateMode);
@@ -161,6 +188,7 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
     return ++versions;
   }
   void check_batch(Here here, const TCubeTiling& t, const Batches& all, bool partial, uint8_t atomic) const {
+    if (has_callbacks<CB>) refuse(here, "IterateBatch with MatmulCallBackFunc is not modelled");
     check_batches(here, t, A::layout, C::layout, all);
     if (partial) refuse(here, "IterateBatch with enPartialSum is not modelled");
     if (atomic > 1) refuse(here, "IterateBatch enAtomic must be 0 or 1 (add), not %d", int(atomic));
@@ -178,10 +206,12 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
 
   void set_a(const AscendC::GlobalTensor<AT>& gm, bool turns) {
     problem.a = {gm, {}, false, A::format == CubeFormat::NZ, turns, 0, 0};
+    is_given = true;
     begin();
   }
   void set_b(const AscendC::GlobalTensor<BT>& gm, bool turns) {
     problem.b = {gm, {}, false, B::format == CubeFormat::NZ, !turns, 0, 0};
+    is_given = true;
     begin();
   }
   template <class T> static Stored<T> in_l1(const AscendC::LocalTensor<T>& tensor, bool turns) {
@@ -194,6 +224,7 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
 
   // Sizes that are known when the product begins only.
   void complete() {
+    is_given = false;
     auto& a = problem.a;
     auto& b = problem.b;
     bool local = a.is_local;
@@ -214,6 +245,8 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
       refuse(here, "A in CubeFormat VECTOR must be one row, not turned, at a multiple of 16 bytes, not %lld of %lld rows%s at "
              "%lld", (long long)problem.m, (long long)org_m, problem.a.turns ? ", turned," : "",
              (long long)problem.a.gm.address());
+    if (has_callbacks<CB> && !cfg.enableReuse && !has_data)
+      refuse(here, "MatmulConfig enableReuse false must come with SetSelfDefineData");
     if (!problem.a.is_local) checked(here, problem.a.gm, "SetTensorA");
     if (!problem.b.is_local) checked(here, problem.b.gm, "SetTensorB");
   }

@@ -1,7 +1,7 @@
-// Names of the Matmul class that its users write beside configurations: types of operands, callbacks, policies.
+// Names of the Matmul class that its users write beside configurations: types of operands, policies.
 #pragma once
+#include "npusim/matmul_callbacks.h"
 #include "npusim/matmul_config.h"
-#include "npusim/fixpipe.h"
 #include "npusim/system.h"
 
 struct MatrixOffset {
@@ -21,10 +21,6 @@ struct MatmulType {
   using T = Type;
   static constexpr bool isTrans = transposed, ibShare = shared;
   static constexpr LayoutMode layout = order;
-};
-
-template <auto... calls> struct MatmulCallBackFunc {
-  static_assert((std::is_null_pointer_v<decltype(calls)> && ...), "callbacks of Matmul are not modelled by this emulator");
 };
 
 // Which blocks are computed, and how they are loaded; all by their names alone.
