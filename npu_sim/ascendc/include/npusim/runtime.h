@@ -19,6 +19,7 @@
 #include "npusim_control.h"
 #include "npusim_layout.h"
 #include "npusim_registry.h"
+#include "npusim/block_local.h"
 #include "npusim/tables.h"
 
 namespace npusim {
@@ -700,6 +701,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   take_standard_output();
   cores = new Core[control->cores];
   for (int64_t i = 0; i < control->cores; i++) make_core(i);
+  BlockLocals own(control->cores);
   int64_t seen = -1, rounds = 0;
   for (int64_t ended = 0; ended < control->cores;) {
     bool moved = false;
@@ -707,7 +709,9 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
       if (cores[i].wait != Wait::NONE) continue;
       self = &cores[i];
       control->core = i;
+      own.enter(i);
       swapcontext(&scheduler, &self->context);
+      own.leave(i);
       moved = true;
       ended += self->wait == Wait::ENDED;
       if (from_first) i = -1;
