@@ -86,6 +86,9 @@ inline void row_sums(Here here, const char* call, const LocalTensor<uint8_t>* gi
   AscendC::ResetMask(here);
 }
 
+// Of what lies between the repeats of Copy, in blocks.
+inline constexpr int64_t MOST_COPY_STRIDE = 4095;
+
 // The same elements again and again: a row to `rows` of them, or each element of a column to a row of `width`.
 template <class T, int32_t dims, int32_t axis>
 inline void broadcast(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<T>& dst, const LocalTensor<T>& src,
@@ -113,28 +116,42 @@ inline void broadcast(Here here, const LocalTensor<uint8_t>* given, const LocalT
   if (!is_column) {
     for (int64_t row = 0; row < rows; row++)
       row_of(dst[uint32_t(row * width)], src[uint32_t(height == 1 ? 0 : row * width)]);
-  } else {  // the elements of a block become blocks; those behind the last one are zeros
+  } else {  // elements become blocks, as many at a time as there is room for; behind the last one are zeros
     Temporary room(here, "Broadcast", given);
     int64_t needed = in_block * 32 + 32;
     if (room.bytes() < needed)
       refuse(here, "Broadcast must be given a temporary buffer of at least %lld bytes, not %lld", (long long)needed,
              (long long)room.bytes());
-    room.take(needed);
-    LocalTensor<T> blocks = room.template part<T>(0, in_block * 32), last = room.template part<T>(in_block * 32, 32);
-    for (int64_t row = 0; row < rows; row += in_block) {
-      LocalTensor<T> from_here = src[uint32_t(row)];
-      if (rows - row < in_block) {
+    int64_t most = (rows + in_block - 1) / in_block * in_block, group = (room.bytes() - 32) / 32 / in_block * in_block;
+    if (group > most) group = most;
+    room.take(group * 32 + 32);
+    LocalTensor<T> blocks = room.template part<T>(0, group * 32), last = room.template part<T>(group * 32, 32);
+    for (int64_t row = 0; row < rows; row += group) {
+      int64_t now = rows - row < group ? rows - row : group, full = now / in_block * in_block;
+      for (int64_t at = 0, repeats; at < full; at += repeats * 8) {
+        repeats = (full - at) / 8 < 254 ? (full - at) / 8 : 254;
+        AscendC::Brcb(blocks[uint32_t(at * in_block)], src[uint32_t(row + at)], uint8_t(repeats),
+                      AscendC::BrcbRepeatParams(1, 8), here);
+      }
+      if (now > full) {
         AscendC::Duplicate<T>(last, T(0), int32_t(in_block), here);
         barrier(here, pipe::V);
         LocalTensor<int16_t> words = last.template ReinterpretCast<int16_t>();
-        AscendC::Or(words, words, from_here.template ReinterpretCast<int16_t>(),
-                    int32_t((rows - row) * int64_t(sizeof(T) / 2)), here);
+        AscendC::Or(words, words, src[uint32_t(row + full)].template ReinterpretCast<int16_t>(),
+                    int32_t((now - full) * int64_t(sizeof(T) / 2)), here);
         barrier(here, pipe::V);
-        from_here = last;
+        AscendC::Brcb(blocks[uint32_t(full * in_block)], last, uint8_t(in_block / 8), AscendC::BrcbRepeatParams(1, 8),
+                      here);
       }
-      AscendC::Brcb(blocks, from_here, uint8_t(in_block / 8), AscendC::BrcbRepeatParams(1, 8), here);
       barrier(here, pipe::V);
-      for (int64_t i = 0; i < in_block && row + i < rows; i++)
+      int64_t pitch = width / in_block;
+      bool in_repeats = now > 1 && pitch <= MOST_COPY_STRIDE;
+      for (int64_t at = 0; in_repeats && at < width; at += lanes)
+        for (int64_t i = 0; i < now; i += 255)
+          AscendC::Copy(dst[uint32_t((row + i) * width + at)], blocks[uint32_t(i * in_block)],
+                        uint64_t(width - at < lanes ? width - at : lanes), uint8_t(now - i < 255 ? now - i : 255),
+                        AscendC::CopyRepeatParams(1, 0, uint16_t(pitch), 1), here);
+      for (int64_t i = 0; !in_repeats && i < now; i++)
         row_of(dst[uint32_t((row + i) * width)], blocks[uint32_t(i * in_block)]);
       barrier(here, pipe::V);
     }
