@@ -89,8 +89,8 @@ inline void Scatter(const LocalTensor<T>& dst, const LocalTensor<T>& src, const 
 
 struct GatherMaskParams {
   uint8_t src0BlockStride = 1;
-  uint16_t repeatTimes = 0, src0RepeatStride = 0;
-  uint8_t src1RepeatStride = 0;
+  uint16_t repeatTimes = 0, src0RepeatStride = 8;
+  uint8_t src1RepeatStride = 8;
   GatherMaskParams() = default;
   GatherMaskParams(uint8_t block, uint16_t repeats, uint16_t repeat, uint8_t bits)
       : src0BlockStride(block), repeatTimes(repeats), src0RepeatStride(repeat), src1RepeatStride(bits) {}

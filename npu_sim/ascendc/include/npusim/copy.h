@@ -248,7 +248,7 @@ constexpr uint32_t K_MAX_DIM = 8, K_MAX_SHAPE_DIM = 8;
 // Which places of one dimension are copied: on the innermost burstLen blocks of 32 bytes, then stride elements that are
 // not; on the others every (stride + 1)-th.
 struct SliceInfo {
-  uint32_t startIndex = 0, endIndex = 0, stride = 0, burstLen = 0, shapeValue = 0;
+  uint32_t startIndex = 0, endIndex = 31, stride = 0, burstLen = 32, shapeValue = 0;
   SliceInfo() = default;
   SliceInfo(uint32_t start, uint32_t end, uint32_t gap, uint32_t burst, uint32_t size = 0)
       : startIndex(start), endIndex(end), stride(gap), burstLen(burst), shapeValue(size) {}
