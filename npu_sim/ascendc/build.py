@@ -19,6 +19,7 @@ from npu_sim.ascendc.control import control_header
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
 from npu_sim.ascendc.layout import layout_header
+from npu_sim.ascendc.older_names import older_names
 from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
@@ -45,6 +46,7 @@ _TILINGS = "npusim_tilings.h"
 _DEFINED = re.compile(r"^(?:template\b.*?>\s*)?inline\s+[\w:<>&*\s]*?\b([A-Z]\w*)\(", re.MULTILINE)
 _MADE = re.compile(r"^NPUSIM_\w+\(([^()]*)\)$", re.MULTILINE)
 """Uses of macros that define a public function, whose names begin with a capital."""
+_OF_THE_STANDARD = re.compile(r"^\s*#\s*include\s*<(\w+(?:\.h)?)>", re.MULTILINE)
 _UNRESOLVED = "-DACL_FUNC_VISIBILITY=__attribute__((weak))"
 """What headers of the user call of the runtime need not be there when the kernel's program is linked."""
 _C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename", "sqrt")
@@ -67,6 +69,7 @@ _NO_TILING = (
     "GET_TILING_DATA_WITH_STRUCT, or keep the header that defines it in op_host beside op_kernel or in a directory of "
     "include="
 )
+FORWARDING = "forwarding"
 CORE_KIND: dict[Kind, int] = {"mix": 0, "cube": 1, "vector": 2}
 _CCE_ARCH = {2201: 220, 2002: 200, 1001: 100}
 """``__CCE_AICORE__`` by ``__NPU_ARCH__``. ASSUMED: the numbers come with the vendor's compiler, not with a document."""
@@ -83,14 +86,22 @@ def generated_headers() -> dict[str, str]:
     }
 
 
-def write_headers(place: Path, texts: Iterable[str]) -> None:
-    """Write the `generated_headers` into a directory, and what ``texts`` include of the `forwarding_headers`."""
+def write_headers(place: Path, texts: Iterable[str]) -> list[Path]:
+    """Write the `generated_headers` into a directory, and what ``texts`` include of the `forwarding_headers`.
+
+    Returns
+    -------
+    list of Path
+        Where they are looked for. The second kind has a directory below: beside a source that is compiled in
+        ``place`` they would stand before the user's own of the same name.
+    """
     named = {name for text in texts for name in INCLUDES.findall(text)}
-    forwarding = {name: text for name, text in forwarding_headers().items() if name in named}
+    forwarding = {f"{FORWARDING}/{name}": text for name, text in forwarding_headers().items() if name in named}
     for name, text in (generated_headers() | forwarding).items():
         path = place / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    return [place, place / FORWARDING]
 
 
 @cache
@@ -182,8 +193,8 @@ class Build:
         return kept_program(programs_directory() / self._digest(compiler), lambda place: self._compile(compiler, place))
 
     def _compile(self, compiler: Compiler, place: Path) -> None:
-        write_headers(place, self._own_texts())
-        self._write_host_headers(place)
+        own = write_headers(place, self._own_texts())
+        standard = self._write_host_headers(own)
         (place / _TILINGS).write_text(self._tilings(), encoding="utf-8", errors="surrogateescape")
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
         body = f'#line 1 "{path}"\n{plain(self.source.text)}'
@@ -199,6 +210,8 @@ class Build:
             f"#include <{PREFIX}>",
             '#include "npusim/kind.h"',
             f'#include "{_TILINGS}"',
+            older_names(self._own_texts()),
+            *standard,
             *(f"#define {name} {other}" for name, other in renamed.items()),
             '#include "source.inc"',
             "#undef main",
@@ -206,7 +219,7 @@ class Build:
             f"NPUSIM_ENTRY({self.kernel})",
         ]
         (place / "main.cpp").write_text("\n".join(main) + "\n", encoding="utf-8")
-        include = [f"-I{INCLUDE}", f"-I{place}", f"-I{HOST_INCLUDE}"]
+        include = [f"-I{path}" for path in (INCLUDE, *own, HOST_INCLUDE)]
         for directory in self._include:
             for place_of in (place / "copies" / directory.relative_to("/"), directory)[not copies :]:
                 include += ["-iquote", str(place_of), f"-I{place_of}"]
@@ -227,14 +240,29 @@ class Build:
             self._run(compiler, [*options, *asked], place, "main.cpp", f"{kind}.so")
         shutil.copy(sides_program(compiler, self._product.npu_arch), place / "kernel")
 
-    def _write_host_headers(self, place: Path) -> None:
-        """Write empty headers for those of the host that are nowhere: what needs them is left out."""
-        folders = (INCLUDE, place, HOST_INCLUDE, self.source.path.parent, *self._include)
-        for name in {name for text in self._own_texts() for name in INCLUDES.findall(text) if is_of_the_host(name)}:
-            if not any((folder / name).exists() for folder in folders):
-                path = place / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text("", encoding="utf-8")
+    def _write_host_headers(self, own: Sequence[Path]) -> list[str]:
+        """Write empty headers for those of the host that are nowhere: what needs them is left out.
+
+        Returns
+        -------
+        list of str
+            Lines for headers of the standard library that the source names, if there are such: those of the host
+            would have included them, also for a source that includes them once more in a namespace.
+        """
+        folders = (INCLUDE, *own, HOST_INCLUDE, self.source.path.parent, *self._include)
+
+        def is_there(name: str) -> bool:
+            return any((folder / name).exists() for folder in folders)
+
+        texts = self._own_texts()
+        named = {name for text in texts for name in INCLUDES.findall(text)}
+        absent = [name for name in named if is_of_the_host(name) and not is_there(name)]
+        for name in absent:
+            path = own[0] / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("", encoding="utf-8")
+        standard = {name for text in texts for name in _OF_THE_STANDARD.findall(text) if not is_there(name)}
+        return [f"#include <{name}>" for name in sorted(standard)] if absent else []
 
     def _run(self, compiler: Compiler, options: Sequence[str], place: Path, source: str, result: str) -> None:
         """Compile one file of ``place``, in the older standard unless only the newer one takes it."""
@@ -290,7 +318,7 @@ class Build:
         quick = _quick_linker(compiler, is_shared=False)
         parts = [compiler.version, str(compiler), *_OPTIONS, *quick, self.kernel, str(self.source.path), *self._defines]
         parts += [str(path) for path in self._include]
-        return digest_of([*parts, *_own_headers(), self._tilings(), *self._own_texts()])
+        return digest_of([*parts, *_own_headers(), self._tilings(), older_names(self._own_texts()), *self._own_texts()])
 
 
 def _own_headers() -> list[str]:

@@ -72,7 +72,7 @@ class KeptPrefix:
         parts = "\n".join((compiler.version, str(compiler), *options, text, headers))
         self.place = parent / f"{_FOLDER}{hashlib.sha256(parts.encode()).hexdigest()[:32]}"
 
-    def ready(self, write_headers: Callable[[Path], None], include: Sequence[Path]) -> Path | None:
+    def ready(self, write_headers: Callable[[Path], object], include: Sequence[Path]) -> Path | None:
         """Return the directory, for the first place among those that headers are looked for in; None: there is nothing.
 
         Parameters
@@ -102,7 +102,7 @@ class KeptPrefix:
             _state(Path(line.partition(" ")[2])) == line for line in files.read_text(encoding="utf-8").splitlines()
         )
 
-    def _make(self, write_headers: Callable[[Path], None], include: Sequence[Path]) -> None:
+    def _make(self, write_headers: Callable[[Path], object], include: Sequence[Path]) -> None:
         _prune(self.place.parent, self.place)
         with tempfile.TemporaryDirectory(dir=self.place.parent, prefix="new-") as name:
             made = Path(name)

@@ -14,9 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from npu_sim.ascendc.branches import without_dead_branches
-from npu_sim.ascendc.build import CORE_KIND, HOST_INCLUDE, INCLUDE, arch_defines, side_defines, write_headers
+from npu_sim.ascendc.build import (
+    CORE_KIND,
+    FORWARDING,
+    HOST_INCLUDE,
+    INCLUDE,
+    arch_defines,
+    side_defines,
+    write_headers,
+)
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.launches import launches, launches_as_calls
+from npu_sim.ascendc.older_names import older_names
 from npu_sim.ascendc.source import (
     KernelHead,
     Kind,
@@ -143,6 +152,7 @@ class ProgramSources:
                 else []
             ),
             *([_taken_in(libraries, self.loader)] if has_sides else []),
+            older_names(self._text(file) for file in self._files(path)) if has_device_code else "",
             f"static constexpr ::npusim::Head npusim_heads[] = {{{table}}};",
             f'#line 1 "{_quoted(path)}"',
             self._rewritten(path),
@@ -152,7 +162,7 @@ class ProgramSources:
         made = self.place / f"{number}_{path.stem}.cpp"
         made.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
         arch = arch_defines(self.product, kind)
-        include = [f"-I{path}" for path in (self.place, INCLUDE, HOST_INCLUDE)]
+        include = [f"-I{path}" for path in (self.place, self.place / FORWARDING, INCLUDE, HOST_INCLUDE)]
         include += [f"-iquote{path}" for path in (path.parent.resolve(), *self.include)]
 
         def options(*defines: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ _MOST_BYTES = 1 << 20
 _STRUCT = re.compile(r"\bBEGIN_TILING_DATA_DEF\s*\(\s*(\w+)\s*\)(.*?)\bEND_TILING_DATA_DEF\b", re.DOTALL)
 _FIELD = re.compile(r"\bTILING_DATA_FIELD_DEF(?P<kind>_ARR|_STRUCT)?\s*\(\s*(?P<operands>[^)]*)\)")
 _REGISTERED = re.compile(r"\bREGISTER_TILING_DATA_CLASS\s*\(\s*(\w+)\s*,\s*([\w:]+)\s*\)")
+_OF_ARCHITECTURE = re.compile(r"arch\d+")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -28,8 +29,9 @@ def project_folder(source: Path) -> Path | None:
 def host_headers(source: Path, others: Iterable[Path] = ()) -> list[Path]:
     """Return the files of the project that define tilings: headers and sources of the host, then headers of kernels.
 
-    Each in the order of their names. Behind them headers in the folders ``others`` themselves, where projects keep what
-    several of them share.
+    Each in the order of their names, those in folders for another architecture (``arch35``) behind all others: they
+    define the same structures for other chips. Behind them headers in the folders ``others`` themselves, where projects
+    keep what several of them share.
     """
     folder = project_folder(source)
     found = (
@@ -37,8 +39,14 @@ def host_headers(source: Path, others: Iterable[Path] = ()) -> list[Path]:
         if folder is None
         else [path for part, ways in _PARTS for way in ways for path in sorted((folder / part).rglob(way))]
     )
+    if folder is not None:
+        found.sort(key=lambda path: bool(_architectures(path, folder) - _architectures(source, folder)))
     found += [path for other in others for path in sorted(other.glob("*.h")) if path not in found]
     return [path for path in found if path.stat().st_size <= _MOST_BYTES and "BEGIN_TILING_DATA_DEF" in _text(path)]
+
+
+def _architectures(path: Path, folder: Path) -> set[str]:
+    return {part for part in path.relative_to(folder).parts[:-1] if _OF_ARCHITECTURE.fullmatch(part)}
 
 
 def structs_header(headers: Iterable[Path], kernel: str, own: Sequence[str]) -> str:

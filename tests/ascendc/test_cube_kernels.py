@@ -68,7 +68,7 @@ __global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
   store.deqScalar = 0x3F000000ull | 509ull << 37 | 1ull << 46;
   store.reluEn = clips;
   if constexpr (copies) {
-    SetFixpipeNz2ndFlag(1, 0, 0);
+    if (clips) SetNdParaImpl(1); else SetFixpipeNz2ndFlag(1, 0, 0);
     DataCopyCO12DstParams copy(32, 32, store.dstStride, 32, store.quantPre, clips, false, rows);
     return DataCopy(out, sums, copy);
   }
@@ -181,7 +181,7 @@ __global__ __aicore__ void fused(GM_ADDR a, GM_ADDR b, GM_ADDR workspace, GM_ADD
     Fixpipe(sums[block * 256], l0c, FixpipeParamsV220(16, 16, 16, 16, false));
     SetSyncBaseAddr(uint64_t(faulty));
     set_ffts_base_addr(uint64_t(faulty));
-    if (faulty == 3) ffts_cross_core_sync(PIPE_FIX, 1 | 2 << 4 | 3 << 8);
+    if (faulty == 3) ffts_cross_core_sync(PIPE_FIX, GetffstMsg(2, 3));
     else if (faulty != 1) CrossCoreSetFlag<2, PIPE_FIX>(3);
   }
   if ASCEND_IS_AIV {

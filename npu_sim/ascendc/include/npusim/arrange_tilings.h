@@ -86,6 +86,13 @@ inline bool TopKTilingFunc(const platform_ascendc::PlatformAscendC&, const int32
   tiling.kAlignFourBytes = (k + 7) / 8 * 8, tiling.kAlignTwoBytes = (k + 15) / 16 * 16;
   return true;
 }
+// Sort merges lists from a copy of its pairs of 8 bytes, Concat works where its source is.
+inline uint32_t GetSortTmpSize(const platform_ascendc::PlatformAscendC&, const uint32_t count, const uint32_t) {
+  return uint32_t(npusim::whole(count, 32) * 8);
+}
+inline uint32_t GetConcatTmpSize(const platform_ascendc::PlatformAscendC&, const uint32_t, const uint32_t) {
+  return npusim::LEAST_TEMPORARY;
+}
 // Of Sort without pairs, which kernels here do not have: what sorting by pairs takes, twice 8 bytes of each element.
 inline void GetSortMaxMinTmpSize(const TensorShape& shape, TensorDataType, TensorDataType, bool, const SortConfig&,
                                  uint32_t& most, uint32_t& least) {

@@ -276,6 +276,8 @@ inline void SetFixpipeNz2ndFlag(uint16_t count, uint16_t src, uint16_t dst) {
   npusim::self->src_matrix = src;
   npusim::self->dst_matrix = dst;
 }
+// The same in one word, 16 bits of each.
+inline void SetNdParaImpl(uint64_t word) { SetFixpipeNz2ndFlag(uint16_t(word), uint16_t(word >> 16), uint16_t(word >> 32)); }
 }  // namespace AscendC
 
 namespace npusim {

@@ -294,6 +294,9 @@ inline void pipe_barrier(pipe_t on, npusim::Here here = npusim::Here::now()) { n
 inline void ffts_cross_core_sync(pipe_t on, uint64_t word, npusim::Here here = npusim::Here::now()) {
   npusim::cross_core_set(here, int(word >> 4 & 3), on, int64_t(word >> 8 & 15));
 }
+namespace AscendC {
+inline constexpr uint16_t GetffstMsg(uint16_t mode, uint16_t flag) { return uint16_t(1 | mode << 4 | flag << 8); }
+}  // namespace AscendC
 inline void wait_flag_dev(int64_t flag, npusim::Here here = npusim::Here::now()) { npusim::cross_core_wait(here, flag); }
 #endif
 // Where a device keeps its flags between cores.

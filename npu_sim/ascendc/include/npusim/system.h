@@ -91,6 +91,7 @@ inline int64_t GetTaskRatio() {
 inline int64_t GetTaskRation() { return GetTaskRatio(); }
 inline int64_t GetSubBlockNum() { return GetTaskRatio(); }
 inline int64_t GetBlockIdx() { return npusim::self->block * GetTaskRatio() + npusim::self->sub_block; }
+inline int64_t GetBlockIdxImpl() { return GetBlockIdx(); }
 inline int64_t GetSystemCycle() { return npusim::self->row_count; }
 // Where a program is: here the line of the call.
 inline int64_t GetProgramCounter(Here here = Here::now()) { return here.line; }
@@ -156,6 +157,8 @@ inline int64_t ScalarCountLeadingZero(uint64_t value) { return CountLeadingZero(
 }  // namespace AscendC
 // The vendor's compiler has these without a namespace; PRELOAD reads instructions before they are needed.
 inline int64_t clz(uint64_t value) { return AscendC::CountLeadingZero(value); }
+inline uint64_t sbitset0(uint64_t value, int64_t bit) { return value & ~(1ull << (bit & 63)); }
+inline uint64_t sbitset1(uint64_t value, int64_t bit) { return value | 1ull << (bit & 63); }
 inline uint64_t get_imm(uint64_t value) { return value; }
 inline int64_t get_subblockid() { return AscendC::GetSubBlockIdx(); }
 inline int64_t get_subblockdim() { return AscendC::GetSubBlockNum(); }

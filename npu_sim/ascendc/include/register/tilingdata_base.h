@@ -27,7 +27,7 @@ inline void save_tiling(const char* name, void* buffer, size_t room, const void*
     void SaveToBuffer(void* buffer, size_t room) const {              \
       npusim::save_tiling(#name, buffer, room, this, sizeof(*this));  \
     }
-// A semicolon behind a field may be left out.
+// A semicolon behind a field and behind the whole may be left out.
 #define TILING_DATA_FIELD_DEF(type, field)        \
   type field;                                     \
   void set_##field(type value) { field = value; } \
@@ -37,5 +37,5 @@ inline void save_tiling(const char* name, void* buffer, size_t room, const void*
   void set_##field(const type* values) { memcpy(field, values, sizeof(field)); }   \
   const type* get_##field() const { return field; }
 #define TILING_DATA_FIELD_DEF_STRUCT(type, field) type field;
-#define END_TILING_DATA_DEF }
+#define END_TILING_DATA_DEF };
 #define REGISTER_TILING_DATA_CLASS(op, name)

@@ -139,6 +139,7 @@ class InferShapeContext {
  public:
   const Shape* GetInputShape(size_t) const { return nullptr; }
   const Shape* GetOptionalInputShape(size_t) const { return nullptr; }
+  const Shape* GetRequiredInputShape(size_t) const { return nullptr; }
   const Shape* GetDynamicInputShape(size_t, size_t) const { return nullptr; }
   const Tensor* GetInputTensor(size_t) const { return nullptr; }
   const CompileTimeTensorDesc* GetInputDesc(size_t) const { return nullptr; }
@@ -151,6 +152,7 @@ class InferDataTypeContext {
  public:
   ge::DataType GetInputDataType(size_t) const { return ge::DT_FLOAT; }
   ge::DataType GetOptionalInputDataType(size_t) const { return ge::DT_FLOAT; }
+  ge::DataType GetRequiredInputDataType(size_t) const { return ge::DT_FLOAT; }
   ge::DataType GetDynamicInputDataType(size_t, size_t) const { return ge::DT_FLOAT; }
   ge::graphStatus SetOutputDataType(size_t, ge::DataType) { return ge::GRAPH_SUCCESS; }
   const RuntimeAttrs* GetAttrs() const { return nullptr; }

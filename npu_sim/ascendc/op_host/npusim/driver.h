@@ -3,12 +3,25 @@
 // The call is words: facts of the chip in the order of npu_sim_fact; the operator; for each input of the definition how
 // many tensors it is, and each; the outputs alike; attributes by name or number. The answer is words, too.
 #pragma once
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
+#include "acl/acl_base.h"
 #include "npusim/registry.h"
+
+// Errors are heard, as those of the other logs.
+void aclAppLog(aclLogLevel level, const char*, const char* file, uint32_t line, const char* format, ...) {
+  if (level != ACL_ERROR) return;
+  char text[1024];
+  va_list values;
+  va_start(values, format);
+  vsnprintf(text, sizeof text, format, values);
+  va_end(values);
+  fprintf(stderr, "%s:%u: %s\n", file, line, text);
+}
 
 namespace npusim {
 inline int64_t facts[NPU_SIM_FACTS];

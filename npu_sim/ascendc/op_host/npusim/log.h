@@ -40,11 +40,29 @@ template <class... A> inline void log_error(const char* file, int line, const A&
   } while (0)
 #define OP_CHECK(condition, log, result) OP_CHECK_IF(condition, log, result)
 #define OP_TILING_CHECK(condition, log, result) OP_CHECK_IF(condition, log, result)
-#define OPS_CHECK(condition, log, result) OP_CHECK_IF(condition, log, result)
 #define OPS_ERR_IF(condition, log, result) OP_CHECK_IF(condition, log, result)
 #define OP_CHECK_NULL_WITH_CONTEXT(context, pointer) \
   OP_CHECK_IF((pointer) == nullptr, OP_LOGE(context, "%s is nullptr", #pointer), return ge::GRAPH_FAILED)
 #define OPS_CHECK_NULL_WITH_CONTEXT(context, pointer) OP_CHECK_NULL_WITH_CONTEXT(context, pointer)
-#define OPS_LOG_E_IF_NULL(context, pointer, result) \
-  OP_CHECK_IF((pointer) == nullptr, OP_LOGE(context, "%s is nullptr", #pointer), result)
-#define OPS_LOG_E_IF(condition, context, result, ...) OP_CHECK_IF(condition, OP_LOGE(context, __VA_ARGS__), result)
+// Blocks of their own: a semicolon behind them may be left out. Headers of a project have them too.
+#ifndef OPS_CHECK
+#define OPS_CHECK(condition, log, result) \
+  if (condition) {                        \
+    log;                                  \
+    result;                               \
+  }
+#endif
+#ifndef OPS_LOG_E_IF_NULL
+#define OPS_LOG_E_IF_NULL(context, pointer, result)   \
+  if ((pointer) == nullptr) {                         \
+    OP_LOGE(context, "%s is nullptr", #pointer);      \
+    result;                                           \
+  }
+#endif
+#ifndef OPS_LOG_E_IF
+#define OPS_LOG_E_IF(condition, context, result, ...) \
+  if (condition) {                                    \
+    OP_LOGE(context, __VA_ARGS__);                    \
+    result;                                           \
+  }
+#endif
