@@ -23,7 +23,7 @@ from npu_sim.ascendc.device_facts import facts_of
 from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
 from npu_sim.ascendc.operator_types import numbers, type_name
 from npu_sim.ascendc.source import Source, without_text
-from npu_sim.ascendc.user_headers import included
+from npu_sim.ascendc.user_headers import INCLUDES, included
 from npu_sim.compilers import find_compiler
 from npu_sim.errors import DTypeError, InputFileError, NpuSimError, ShapeError
 from npu_sim.products import Product, current_product, get_product
@@ -67,6 +67,9 @@ _HEADERS = {
     "securec.h": "npusim/checked_copies.h",
 }  # fmt: skip
 """Headers of the vendor's host libraries, by what they are here; a project's own of the name are found first."""
+_TILING_API = "tiling/tiling_api.h"
+_OF_TILING_API = re.compile(r"(?:tiling|adv_api)/(?:\w+/)+\w+_tiling(?:data|_base|_intf)?\.h")
+"""Parts of that header, which sources name in place of it."""
 _DEFINES = re.compile(r"\bOP_ADD\s*\(\s*(\w+)\s*[,)]")
 _TILES = re.compile(r"\bIMPL_OP(?:_OPTILING)?\s*\(\s*(\w+)\s*\)")
 
@@ -235,13 +238,17 @@ def _program(texts: Mapping[Path, str], include: Sequence[str | Path], defines: 
     named = [Path(path).resolve() for path in include]
     places = [*named, *dict.fromkeys(folder for source in texts for folder in _folders_of_project(source))]
     parts = [compiler.version, str(compiler), *map(str, places), *defines, *own]
+    bodies = list[str]()
     for path, text in texts.items():
         headers = included(Source(path, text, (), "vector", 1, says_cores=False), places)
         parts += [f"{one}\n{body}" for one, body in ((path, text), *headers.items())]
+        bodies += [text, *headers.values()]
+    asked = {name for body in bodies for name in INCLUDES.findall(body) if _OF_TILING_API.fullmatch(name)}
+    standing = {**_HEADERS, **dict.fromkeys(asked, _TILING_API)}
 
     def make(place: Path) -> None:
         forwarding = place / "forwarding"
-        for name, target in _HEADERS.items():
+        for name, target in standing.items():
             path = forwarding / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f'#pragma once\n#include "{target}"\n', encoding="utf-8")

@@ -39,6 +39,10 @@ int main() {
     optiling::TCubeTiling t;
     int32_t words[50] = {int32_t(tiling.GetTiling(t))};
     if (!words[0]) t.SaveToBuffer(words, sizeof words);
+    SysTilingTempBufSize one, all;
+    if (MatmulGetTmpBufSize(t, one) || MultiCoreMatmulGetTmpBufSize(t, all)) return 1;
+    if (!words[0] && (one.l1Size != t.get_shareL1Size() || all.l1Size != one.l1Size || one.ubSize || all.ubSize ||
+                      one.l0cSize < 4 * t.baseM * t.baseN || all.l0cSize != one.l0cSize)) return 2;
     for (int word : words) printf("%d ", word);
     printf("\\n");
   }

@@ -281,3 +281,12 @@ class BatchMatmulTiling : public MatmulApiTiling {
   }
 };
 }  // namespace matmul_tiling
+
+// What a tiling takes of the buffers, in bytes.
+inline int32_t MatmulGetTmpBufSize(optiling::TCubeTiling& tiling, matmul_tiling::SysTilingTempBufSize& size) {
+  size = {tiling.shareUbSize, tiling.shareL1Size, tiling.shareL0CSize};
+  return 0;
+}
+inline int32_t MultiCoreMatmulGetTmpBufSize(optiling::TCubeTiling& tiling, matmul_tiling::SysTilingTempBufSize& size) {
+  return MatmulGetTmpBufSize(tiling, size);
+}
