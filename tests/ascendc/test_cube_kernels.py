@@ -68,7 +68,8 @@ __global__ __aicore__ void windows(GM_ADDR a, GM_ADDR b, GM_ADDR c) {
   store.deqScalar = 0x3F000000ull | 509ull << 37 | 1ull << 46;
   store.reluEn = clips;
   if constexpr (copies) {
-    if (clips) SetNdParaImpl(1); else SetFixpipeNz2ndFlag(1, 0, 0);
+    if (sizeof(T) == 4) SetNdParaImpl(1);
+    else SetFixpipeNz2ndFlag(1, 0, 0);
     DataCopyCO12DstParams copy(32, 32, store.dstStride, 32, store.quantPre, clips, false, rows);
     return DataCopy(out, sums, copy);
   }

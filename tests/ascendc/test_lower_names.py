@@ -501,3 +501,48 @@ def test_what_is_kept_gathered_and_left_in_registers(source_file, dtype, cpp):
     assert y[4, :2].tolist() == [half.min() for half in np.split(x, 2)]
     assert n[4:5].view(dtype)[0] == y[5, 0]
     assert np.isclose(float(y[5, 0]), x[: 256 // size].astype(float).sum(), rtol=2e-3)
+
+
+OBLONG = """
+#include "kernel_operator.h"
+using namespace AscendC;
+template <HardEvent event> __aicore__ inline void Ready() { SetFlag<event>(0); WaitFlag<event>(0); }
+extern "C" __global__ __aicore__ void oblong(GM_ADDR a, GM_ADDR b, GM_ADDR c, uint16_t m, uint16_t k, uint16_t n,
+                                             bool twice) {
+  GlobalTensor<half> left, right; GlobalTensor<float> out;
+  left.SetGlobalBuffer((__gm__ half*)a); right.SetGlobalBuffer((__gm__ half*)b); out.SetGlobalBuffer((__gm__ float*)c);
+  LocalTensor<half> a1(TPosition::A1, 0, m * k), b1(TPosition::B1, 65536, n * k);
+  LocalTensor<half> a2(TPosition::A2, 1024, m * k), b2(TPosition::B2, 2048, n * k);
+  LocalTensor<float> sums(TPosition::CO1, 4096, m * n);
+  DataCopy(a1, left, Nd2NzParams(1, m, k, 0, k, m, 1, 0));
+  DataCopy(b1, right, Nd2NzParams(1, n, k, 0, k, n, 1, 0));
+  Ready<HardEvent::MTE2_MTE1>();
+  for (int i = 0; i < m / 16; i++)
+    LoadData(a2[i * k * 16], a1[i * 256], LoadData2DParams(0, k / 16, m / 16, 0, 0, false, 0));
+  LoadData(b2, b1, LoadData2DParams(0, n / 16 * k / 16, 1, 0, 0, false, 0));
+  Ready<HardEvent::MTE1_M>();
+  auto to = (__cc__ float*)sums.GetPhyAddr();
+  auto from = (__ca__ half*)a2.GetPhyAddr();
+  auto by = (__cb__ half*)b2.GetPhyAddr();
+  mad(to, from, by, m, k, n, 0x0, false, false, true);
+  if (twice) {
+    PipeBarrier<PIPE_M>();
+    mad(to, from, by, m, k, n, 0x0, false, false, false);
+  }
+  Ready<HardEvent::M_FIX>();
+  Fixpipe<float, float, CFG_ROW_MAJOR>(out, sums, FixpipeParamsV220(n, m, m, n, false));
+}
+"""
+
+
+@pytest.mark.parametrize("twice", [False, True])
+@pytest.mark.parametrize(("m", "k", "n"), [(16, 32, 48), (48, 16, 32), (32, 48, 16)])
+def test_a_product_by_pointers_into_the_buffers_of_the_cube(tmp_path, m, k, n, twice):
+    path = tmp_path / "oblong.cpp"
+    path.write_text(OBLONG)
+    rng = np.random.default_rng(m)
+    a, b = (rng.integers(-4, 5, (rows, k)).astype(np.float16) for rows in (m, n))
+    c = np.empty((m, n), np.float32)
+    run = ascendc.compile(path, kind="cube", product="910b")(a, b, c, m, k, n, twice, product="910b", outputs=[2])
+    assert np.array_equal(c, (1 + twice) * (a.astype(np.float32) @ b.astype(np.float32).T))
+    assert run.findings == ()

@@ -241,6 +241,22 @@ NPUSIM_LOWER_CAST(f322bf16r, float, bfloat16_t, RINT)
 #endif
 #undef NPUSIM_LOWER_CAST
 
+#if __NPU_ARCH__ == 2201
+// A product of what lies in L0; behind the sizes the members of MmadParams of those names.
+template <class C, class A, class B>
+inline void mad(C* c, const A* a, const B* b, uint16_t m, uint16_t k, uint16_t n, uint8_t unitFlag, bool kDirectionAlign,
+                bool cmatrixSource, bool cmatrixInitVal, npusim::Here here = npusim::Here::now()) {
+  using AscendC::LocalTensor;
+  AscendC::MmadParams p;
+  p.m = m, p.n = n, p.k = k;
+  p.unitFlag = unitFlag, p.kDirectionAlign = kDirectionAlign;
+  p.cmatrixSource = cmatrixSource, p.cmatrixInitVal = cmatrixInitVal;
+  AscendC::Mmad(LocalTensor<C>(AscendC::TPosition::CO1, uint32_t(uint64_t(c)), uint32_t(m) * n),
+                LocalTensor<A>(AscendC::TPosition::A2, uint32_t(uint64_t(a)), uint32_t(m) * k),
+                LocalTensor<B>(AscendC::TPosition::B2, uint32_t(uint64_t(b)), uint32_t(k) * n), p, here);
+}
+#endif
+
 // The third operand of copies is the identifier of a stream, which means nothing here. Lengths and gaps in blocks.
 inline void copy_gm_to_ubuf(void* dst, const void* src, uint8_t, uint16_t count, uint16_t length, uint16_t src_gap,
                             uint16_t dst_gap, npusim::Here here = npusim::Here::now()) {
