@@ -36,7 +36,13 @@ _Boxes = list[tuple[int, int, int, int]]
 
 
 _PLACES = by_opcode(lambda one: one.by_data != "" or one.op in (Op.SORT32, Op.MRG_SORT), dtype=np.bool_)
-"""Whether data says where results lie."""
+"""Whether data may say where results lie."""
+
+
+def _is_placed_by_data(row: np.ndarray) -> bool:
+    """Return whether data says where the results of a row lie; a fixed pattern of GatherMask says it by itself."""
+    op = int(row["op"][0])
+    return bool(_PLACES[op]) and not (op == Op.GATHER_MASK and row["pattern"][0] != 0)
 
 
 def unused(found: Sequence[Violation], rows: np.ndarray, product: Product, *, others: bool = False) -> list[bool]:
@@ -146,7 +152,7 @@ class _Trail:
         label = 0
         if labels:
             label = self._merge(labels)
-            known = bool(writes) and not leaves and not _PLACES[int(row["op"][0])]
+            known = bool(writes) and not leaves and not _is_placed_by_data(row)
             outcome = self._reached(row, reads, writes) if known else None
             if outcome is None:
                 self._used[label] = True

@@ -184,3 +184,30 @@ def test_what_is_sorted_with_them_depends_on_them():
     program.emit.sort32(dst=C, src0=A, src1=B, repeat=1, **FLOATS)
     program.store(C, 2)
     assert program.kinds() == [ERROR]
+
+
+def gathered(pattern, stored, repeat=1):
+    """Fill 24 of each 64 floats, keep those of a pattern, store the first of them."""
+    program = Program()
+    for i in range(repeat):
+        program.fill(A + 256 * i, 24)
+    program.fill(BITS, 8)
+    strides = {"src_blk_stride": 1, "src_rep_stride": 8, "src1_rep_stride": 0}
+    program.emit.gather_mask(
+        dst=B, src0=A, src1=BITS, pattern=pattern, count=0, repeat=repeat, dst_bytes=0, **strides, **FLOATS
+    )
+    program.emit.exp(dst=C, src=B, count=32 * repeat, **FLOATS)
+    program.store(C, stored)
+    return program.kinds()
+
+
+@pytest.mark.parametrize(("pattern", "kept"), [(1, 12), (2, 12), (3, 6), (6, 6), (7, 24)])
+def test_what_a_fixed_pattern_keeps_is_followed_to_its_place(pattern, kept):
+    assert gathered(pattern, kept)[0] is NOTE
+    assert gathered(pattern, kept + 1)[0] is ERROR
+    assert gathered(pattern, kept, repeat=2)[0] is NOTE
+    assert gathered(pattern, 64 * kept // 24 + 1, repeat=2)[0] is ERROR
+
+
+def test_what_bits_keep_may_be_anywhere():
+    assert gathered(0, 8)[0] is ERROR
