@@ -357,9 +357,10 @@ class SourceKernel:
         """Run what the program hands over, or has handed over in an earlier call."""
         call = call_of(process, arguments)
         kept = None if memory is None else SHELF.of(call, product)
-        if kept is not None and memory is not None:
-            run_again(kept, memory, accumulation)
-            return _Outcome(kept.emission)
+        if kept is not None and memory is not None and memory.arena is not None:
+            if run_again(kept, memory, accumulation):
+                return _Outcome(kept.emission)
+            arguments.load(process, memory.arena)  # whoever runs the program finds the row again
         cores = Cores(process, product, memory, accumulation, core_count)
         try:
             stopped_by, printed = self._serve(process, cores, product)

@@ -303,8 +303,11 @@ def _options_for(product: Product, model: Accumulation | str | None, multiplied:
     return ExecuteOptions(accumulation=Accumulation.parse(model, default_accumulation(product, multiplied)))
 
 
-def run_again(kept: Kept, memory: SharedMemory, model: Accumulation | str | None) -> None:
-    """Run what a program has handed over in an earlier call, with what is in memory now; see `Cores`."""
+def run_again(kept: Kept, memory: SharedMemory, model: Accumulation | str | None) -> bool:
+    """Run what a program has handed over in an earlier call, with what is in memory now; see `Cores`.
+
+    Return whether all rows could be carried out: some depend on data.
+    """
     options = _options_for(kept.product, model, kept.multiplied)
     assert memory.arena is not None
-    kept.replay.run(memory.arena, kept.product.core, configuration(kept.product, options))
+    return kept.replay.run(memory.arena, kept.product.core, configuration(kept.product, options))

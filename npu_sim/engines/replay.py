@@ -16,7 +16,6 @@ import numpy.typing as npt
 from npu_sim._jit import JIT_ENABLED
 from npu_sim.engines.kit import KITS, RUNS
 from npu_sim.engines.replay_jit import LEAVE, POISON, RUN, STEP_FIELDS, TAKE, run_steps
-from npu_sim.errors import InternalError
 from npu_sim.fenv import default_fenv
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import ON_CHIP, SPACES, Space
@@ -105,8 +104,8 @@ class Replay:
         return int(self.rows.nbytes + self.steps.nbytes)
 
     @default_fenv
-    def run(self, gm: npt.NDArray[np.uint8], core: CoreSpec, config: npt.NDArray[np.int64]) -> None:
-        """Run the rows.
+    def run(self, gm: npt.NDArray[np.uint8], core: CoreSpec, config: npt.NDArray[np.int64]) -> bool:
+        """Run the rows, and return whether all could be carried out: some depend on data (the offsets of a Gather).
 
         Parameters
         ----------
@@ -133,12 +132,15 @@ class Replay:
             compiled.addresses,
         )
         step, row = 0, -1
-        while (at := run_steps(self.steps, step, row, aside, self.rows, parts))[0] < len(self.steps):
-            step, row = int(at[0]), -1 - int(at[1])
-            if row < 0:
-                raise InternalError(f"Row {-1 - row} must run again as it did before")
-            compiled.provide(int(self.rows["op"][row]))
+        while step < len(self.steps):
+            step, end = map(int, run_steps(self.steps, step, row, aside, self.rows, parts))
+            if step < len(self.steps):
+                row = -1 - end
+                if row < 0:
+                    break
+                compiled.provide(int(self.rows["op"][row]))
         KITS.give_back(core, kit)
+        return step == len(self.steps)
 
 
 def _joined(turns: Sequence[Turn]) -> list[Turn]:

@@ -63,6 +63,19 @@ extern "C" __global__ __aicore__ void looks(GM_ADDR x, GM_ADDR y, int pages) {
   for (int i = 0; i < pages; i++) sum += *((__gm__ int32_t*)x + i * 1024);
   for (int i = 0; i < 2; i++) *((__gm__ int32_t*)y + i * 1024) = sum + *((__gm__ int32_t*)y + i * 1024);
 }
+// y[i] = x[offset[i] / 4]
+extern "C" __global__ __aicore__ void gathers(GM_ADDR x, GM_ADDR offset, GM_ADDR y) {
+  TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 768);
+  LocalTensor<int32_t> held = buffer.Get<int32_t>(), at = held[64], found = held[128];
+  GlobalTensor<int32_t> from, places, to;
+  from.SetGlobalBuffer((__gm__ int32_t*)x); places.SetGlobalBuffer((__gm__ int32_t*)offset);
+  to.SetGlobalBuffer((__gm__ int32_t*)y);
+  DataCopy(held, from, 64); DataCopy(at, places, 64);
+  SetFlag<HardEvent::MTE2_V>(EVENT_ID0); WaitFlag<HardEvent::MTE2_V>(EVENT_ID0);
+  Gather(found, held, at.ReinterpretCast<uint32_t>(), (uint32_t)0, 64);
+  SetFlag<HardEvent::V_MTE3>(EVENT_ID0); WaitFlag<HardEvent::V_MTE3>(EVENT_ID0);
+  DataCopy(to, found, 64);
+}
 // y = what is in UB, of which nobody has written the second half
 extern "C" __global__ __aicore__ void poison(GM_ADDR x, GM_ADDR y) {
   TPipe pipe; TBuf<> buffer; pipe.InitBuffer(buffer, 256);
@@ -267,6 +280,30 @@ def test_a_refused_call_is_refused_each_time(source):
             kernel(x, y, tiling=np.array([1024, 2]).tobytes(), product="910b")
         words.add(str(caught.value))
     assert len(words) == 1
+
+
+def test_data_that_cannot_be_carried_out_is_refused_as_in_the_first_call(source):
+    kernel, x = compiled(source, "gathers"), np.arange(64, dtype=np.int32)
+    good = (4 * np.arange(64)[::-1]).astype(np.int32)
+    bad = good.copy()
+    bad[17] = 1 << 30
+
+    def refusal():
+        y = np.full(64, -5, np.int32)
+        with pytest.raises(ProgramError) as caught:
+            kernel(x, bad, y, product="910b")
+        assert (y == -5).all()
+        return str(caught.value)
+
+    first = refusal()
+    for _ in range(4):
+        y = np.zeros(64, np.int32)
+        kernel(x, good, y, product="910b")
+        assert np.array_equal(y, x[::-1])
+    assert refusal() == first
+    y = np.zeros(64, np.int32)
+    kernel(x, good, y, product="910b")
+    assert np.array_equal(y, x[::-1])
 
 
 def test_recordings_hold_the_data_of_each_call(source):
