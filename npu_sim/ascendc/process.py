@@ -95,7 +95,7 @@ class Process:
         self._gm_bytes = max(gm_bytes, 4096)
         self._shared, self._global = _CONTROLS.take(_CONTROL_BYTES), _GLOBALS.take(self._gm_bytes)
         self.control = Control.from_buffer(self._shared.bytes)
-        ctypes.memset(ctypes.addressof(self.control), 0, ctypes.sizeof(Control))
+        ctypes.memset(ctypes.addressof(self.control), 0, Control.sites.offset)  # behind that is what is counted
         self.control.layout, self.control.gm_bytes = layout_number(), self._gm_bytes
         self.gm = self._global.bytes
         self._rows = np.frombuffer(self._shared.bytes, INSTR, HALVES * ROWS, ROWS_AT)

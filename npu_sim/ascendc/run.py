@@ -18,6 +18,7 @@ from npu_sim.report.explain import Explanation
 from npu_sim.report.kernel_run import Findings, KernelRun
 
 _POSITION_BITS = 5
+_POSITIONS = {int(member): member.name for member in TPosition}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +79,7 @@ def launches_of(
 
 def _buffer_name(number: int) -> str:
     position = number & ((1 << _POSITION_BITS) - 1)
-    names = {int(member): member.name for member in TPosition}
-    return f"{names.get(position, 'scratch')}#{number >> _POSITION_BITS}"
+    return f"{_POSITIONS.get(position, 'scratch')}#{number >> _POSITION_BITS}"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
