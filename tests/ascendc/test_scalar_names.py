@@ -86,6 +86,25 @@ extern "C" __global__ __aicore__ void overflowing(GM_ADDR x, GM_ADDR y, int32_t 
     Adds(out.local, in.local, 1.0f, 64);
   }
 }
+// What two numbers of any two types become together, and their bytes.
+template <class A, class B> __aicore__ void pair(GlobalTensor<int64_t>& Y, int32_t& at, A a, B b) {
+  auto least = AscendC::Std::min(a, b), most = Std::max(a, b);
+  Y.SetValue(at++, int64_t(least)), Y.SetValue(at++, int64_t(most));
+  Y.SetValue(at++, sizeof(least)), Y.SetValue(at++, least - least - 1 < 0);
+  Y.SetValue(at++, Std::divide(a, b)), Y.SetValue(at++, Std::ceil_division(a, b));
+  Y.SetValue(at++, Std::ceil_align(a, b));
+}
+template <class A> __aicore__ void pairs(GlobalTensor<int64_t>& Y, int32_t& at, A a, int64_t b) {
+  pair(Y, at, a, int32_t(b)), pair(Y, at, a, uint32_t(b)), pair(Y, at, a, b), pair(Y, at, a, uint64_t(b));
+}
+extern "C" __global__ __aicore__ void two_types(GM_ADDR y, int64_t a, int64_t b) {
+  static_assert(Std::min(3, 2u) == 2 && Std::max<int64_t>(3, 2u) == 3, "both are constants of constants");
+  static_assert(Std::is_same<decltype(Std::max(1, 1.5f)), float>::value, "the others are the host's");
+  GlobalTensor<int64_t> Y;
+  Y.SetGlobalBuffer((__gm__ int64_t*)y);
+  int32_t at = 0;
+  pairs(Y, at, int32_t(a), b), pairs(Y, at, uint32_t(a), b), pairs(Y, at, a, b), pairs(Y, at, uint64_t(a), b);
+}
 #ifdef ARCH_VERSION
 extern "C" __global__ __aicore__ void version(GM_ADDR x) { uint32_t number = 0; GetArchVersion(number); }
 #endif
@@ -166,6 +185,40 @@ def test_bits_like_the_sign_are_counted(source):
     lines = SOURCE.splitlines()
     assert "GetProgramCounter()" in lines[y[-2] - 1]
     assert y[-1] == 0
+
+
+BITS = [(32, True), (32, False), (64, True), (64, False)]
+"""Bits and sign of the types of `pairs`, in its order."""
+
+
+def _as(value, kind):
+    bits, signed = kind
+    value %= 1 << bits
+    return value - (1 << bits) if signed and value >> (bits - 1) else value
+
+
+def _two_types(a, b):
+    """Return what `pairs` says of all pairs of types, by the usual arithmetic conversions, in Python's integers."""
+    said = []
+    for one in BITS:
+        for other in BITS:
+            both = max(one, other, key=lambda kind: (kind[0], not kind[1]))  # of the same bits the unsigned one
+            x, y = _as(_as(a, one), both), _as(_as(b, other), both)
+
+            def divided(n, by, both=both):
+                return _as(abs(n) // abs(by) * (1 if (n < 0) == (by < 0) else -1), both)
+
+            up = divided(_as(_as(x + y, both) - 1, both), y)
+            found = (min(x, y), max(x, y), both[0] // 8, int(both[1]), divided(x, y), up, _as(up * y, both))
+            said += [_as(value, (64, True)) for value in found]
+    return said
+
+
+@pytest.mark.parametrize(("a", "b"), [(5, 7), (7, 5), (-3, 4), (4, -3), (-9, -2), (2**31 - 1, -1), (1, 2**31 - 2)])
+def test_the_least_of_two_types_is_of_what_they_become_together(source, a, b):
+    y = np.zeros(16 * 7, np.int64)
+    ascendc.compile(source, "two_types")(y, np.int64(a), np.int64(b))
+    assert y.tolist() == _two_types(a, b)
 
 
 def test_an_architecture_has_no_number(source):

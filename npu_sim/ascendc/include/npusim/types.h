@@ -63,7 +63,15 @@ NPUSIM_SCALAR_EXTREME(max, >)
 #undef NPUSIM_SCALAR_EXTREME
 
 namespace AscendC {
-namespace Std = ::std;
+// Of a device's standard library, which is the host's but for what takes two types at once: what they become together.
+namespace Std {
+using namespace ::std;
+template <class A, class B> inline constexpr auto min(const A& a, const B& b) { return a < b ? a : b; }
+template <class A, class B> inline constexpr auto max(const A& a, const B& b) { return a > b ? a : b; }
+template <class A, class B> inline constexpr auto divide(const A& a, const B& b) { return a / b; }
+template <class A, class B> inline constexpr auto ceil_division(const A& a, const B& b) { return (a + b - 1) / b; }
+template <class A, class B> inline constexpr auto ceil_align(const A& a, const B& b) { return ceil_division(a, b) * b; }
+}  // namespace Std
 using npusim::Here;
 using ::bfloat16_t;
 using ::half;
