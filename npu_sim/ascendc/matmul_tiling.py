@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Literal
 
 from npu_sim.arguments import whole as whole_number
 from npu_sim.ascendc.matmul_cut import Room, Whole, base_block, cut
 from npu_sim.errors import ShapeError
 from npu_sim.products import Product, current_product, get_product
-from npu_sim.units import ceil_div
+from npu_sim.units import align_up, ceil_div
 
 _FIELDS = """
 usedCoreNum M N Ka Kb singleCoreM singleCoreN singleCoreK baseM baseN baseK depthA1 depthB1 stepM stepN isBias
@@ -41,7 +40,7 @@ def matmul_tiling(
     k: int,
     *,
     cores: int = 1,
-    item_bytes: Literal[1, 2, 4] = 2,
+    item_bytes: float = 2,
     bias: bool = False,
     base: tuple[int, int, int] = (-1, -1, -1),
     single: tuple[int, int, int] = (-1, -1, -1),
@@ -59,8 +58,8 @@ def matmul_tiling(
         Extents.
     cores : int
         Cores that may be used at most (SetDim): those that call the class, in mixed kernels the vector cores.
-    item_bytes : 1, 2 or 4
-        Of an element of A and B.
+    item_bytes : 0.5, 1, 2 or 4
+        Of an element of A and B; 0.5: int4.
     bias : bool
         Whether there is one.
     base : tuple of 3 int
@@ -87,32 +86,34 @@ def matmul_tiling(
     for name, value in sizes.items():
         if whole_number(name, value) < 1:
             raise ShapeError(f"{name} must be at least 1, not {value} (matmul_tiling, {chip.name})")
-    if item_bytes not in (1, 2, 4):
-        raise ShapeError(f"item_bytes must be 1, 2 or 4, not {item_bytes} (matmul_tiling, {chip.name})")
+    if item_bytes not in (0.5, 1, 2, 4):
+        raise ShapeError(f"item_bytes must be 0.5, 1, 2 or 4, not {item_bytes} (matmul_tiling, {chip.name})")
+    bits = int(8 * item_bytes)
+    if bits == 4 and a_turned:
+        raise ShapeError(f"a_turned must be False where elements have 4 bits, not True (matmul_tiling, {chip.name})")
     own_m, own_n, own_k = (part if part > 0 else all_of for part, all_of in zip(single, (m, n, k), strict=True))
-    is_given, c0 = single[0] > 0 or single[1] > 0, 32 // item_bytes
+    is_given, c0 = single[0] > 0 or single[1] > 0, 256 // bits
     whole = Whole(ceil_div(own_m, _CUBE), ceil_div(own_n, _CUBE), ceil_div(own_k, c0), a_turned, b_turned, cuts_k)
     part = cut(whole, 1 if is_given else cores, core.l1_bytes - _L1_RESERVED)
     l0_bytes = min(core.l0a_bytes, core.l0b_bytes)
     given = ceil_div(max(base[0], 0), _CUBE), ceil_div(max(base[1], 0), _CUBE)
-    room = Room(
-        l0_bytes // 1024, l0_bytes // 1024, core.l0c_bytes // 1024, bias, 1 + (item_bytes == 1), 1 + (item_bytes == 4)
-    )
+    units = max(1, 16 // bits), 1 + (bits == 32)
+    room = Room(l0_bytes // 1024, l0_bytes // 1024, core.l0c_bytes // 1024, bias, *units)
     found = base_block(part, given, room)
     if base[2] > 0 and all(given):
         found = (*given, 0)
     if not is_given and cores > 1:
         own_m, own_n = ceil_div(whole.m * _CUBE, part.rows), ceil_div(whole.n * _CUBE, part.columns)
+        if bits == 4:  # whole bytes, and squares of B
+            own_n = align_up(own_n, c0)
     if not is_given and cuts_k and cores > 1:
         own_k = part.k * c0
     base_m, base_n = (found[0] * _CUBE, found[1] * _CUBE) if found else (0, 0)
     base_k = base[2] if base[2] > 0 else found[2] * c0 if found else 0
     widest = max(base_m, base_n)
     k_steps = ceil_div(own_k, max(base_k, 1))
-    line, free = base_k * (base_m + base_n) * item_bytes, core.l1_bytes - bias * _BIAS_BYTES * base_n
-    fits_l0 = (
-        found and base_k > 0 and 2 * widest * base_k * item_bytes <= l0_bytes and 4 * base_m * base_n <= core.l0c_bytes
-    )
+    line, free = base_k * (base_m + base_n) * bits // 8, core.l1_bytes - bias * _BIAS_BYTES * base_n
+    fits_l0 = found and base_k > 0 and widest * base_k * bits // 4 <= l0_bytes and 4 * base_m * base_n <= core.l0c_bytes
     if not fits_l0 or free < line:
         raise ShapeError(
             f"base blocks must fit L0A, L0B, L0C and L1, not be {base_m} x {base_n} x {base_k} "

@@ -521,7 +521,7 @@ def test_a_vector_core_that_never_registers_is_waited_for_in_vain(tmp_path):
 @pytest.mark.parametrize(
     ("types", "words"),
     [
-        ("uint8_t, float", "Matmul is modelled of half, bfloat16_t, float and int8_t"),
+        ("uint8_t, float", "Matmul is modelled of half, bfloat16_t, float, int8_t and int4b_t"),
         ("int8_t, float", "and of int8_t into int32_t, half, int8_t and uint8_t"),
         ("half, int32_t", "Matmul is modelled into half, bfloat16_t and float"),
     ],

@@ -53,7 +53,7 @@ inline void check_batches(Here here, const TCubeTiling& t, LayoutMode of_inputs,
 // The operand of one product, from that of all.
 template <class T>
 inline Stored<T> one_of(Stored<T> all, LayoutMode layout, const Axes& axes, int64_t index, int64_t stride) {
-  constexpr int64_t c0 = 32 / int64_t(sizeof(T));
+  constexpr int64_t c0 = C0<T>;
   int64_t at;
   if (layout == LayoutMode::NORMAL) {
     at = index * (stride ? stride : all.is_nz ? up(all.rows, 16) * up(all.columns, c0) : all.rows * all.columns);

@@ -231,8 +231,8 @@ class MatmulClient : public MatmulImpl<A, B, C, Bias, config, CB, Policy> {
   void lend(Here here, const LocalTensor<T>& from, npusim::Stored<T>& to, int64_t lines, int64_t k) {
     settle(here, 0);
     to.rows = to.turns ? k : lines;
-    to.columns = npusim::up(to.turns ? lines : k, 32 / int64_t(sizeof(T)));
-    int64_t bytes = (to.is_nz ? npusim::up(to.rows, 16) : to.rows) * to.columns * int64_t(sizeof(T));
+    to.columns = npusim::up(to.turns ? lines : k, npusim::C0<T>);
+    int64_t bytes = npusim::bytes_of<T>((to.is_nz ? npusim::up(to.rows, 16) : to.rows) * to.columns);
     if (bytes > from.bytes)
       npusim::refuse(here, "an operand of Matmul in UB must have %lld bytes, not %u", (long long)bytes, from.bytes);
     hand(here, HardEvent::V_MTE3);

@@ -274,15 +274,15 @@ constexpr MatmulApiStaticTiling GetMatmulApiTiling(const MatmulConfig& config, i
   t.N = t.singleCoreN = int32_t(config.singleCoreN);
   t.Ka = t.Kb = t.singleCoreK = int32_t(config.singleCoreK);
   int64_t bias = config.enableSetBias ? 4 * int64_t(t.baseN) : 0;
-  auto steps = matmul_tiling::rule::l1_steps(t.singleCoreK, t.baseM, t.baseN, t.baseK, sizeof(typename A::T),
-                                            l1_bytes - bias);
+  auto steps = matmul_tiling::rule::l1_steps(t.singleCoreK, t.baseM, t.baseN, t.baseK,
+                                            AscendC::SizeOfBits<typename A::T>::value, l1_bytes - bias);
   t.stepM = t.stepN = 1;
   t.stepKa = t.stepKb = int32_t(steps.step);
   t.depthA1 = t.depthB1 = int32_t(steps.step * steps.buffers);
   t.iterateOrder = 0;
   constexpr int64_t L0_BYTES = 64 * 1024;
-  t.dbL0A = 2 * int64_t(t.baseM) * t.baseK * int64_t(sizeof(typename A::T)) <= L0_BYTES ? 2 : 1;
-  t.dbL0B = 2 * int64_t(t.baseN) * t.baseK * int64_t(sizeof(typename B::T)) <= L0_BYTES ? 2 : 1;
+  t.dbL0A = 2 * npusim::bytes_of<typename A::T>(int64_t(t.baseM) * t.baseK) <= L0_BYTES ? 2 : 1;
+  t.dbL0B = 2 * npusim::bytes_of<typename B::T>(int64_t(t.baseN) * t.baseK) <= L0_BYTES ? 2 : 1;
   t.dbL0C = 1;
   t.shareMode = t.shareUbSize = t.transLength = 0;
   t.shareL1Size = int32_t(steps.step * steps.buffers * steps.line + bias);

@@ -29,11 +29,20 @@ template <class A, class B, class Bias> struct Product {
 template <class T, class P>
 inline void load_fractals(Here here, int64_t space, int64_t dst, const P& panel, bool turns, int64_t line, int64_t lines,
                           int64_t k_at, int64_t k) {
-  constexpr int64_t c0 = 32 / int64_t(sizeof(T));
+  constexpr int64_t c0 = C0<T>;
   bool is_left = space == space::L0A;
   int64_t l1 = panel.tensor.address, count = parts(lines, 16), k1 = parts(k, 16);
   // fractals of L0A lie by rows of them, those of L0B by steps of k
   int64_t band = sizeof(T) == 4 ? 2 * k1 : parts(k, c0), along_line = is_left ? band : 1, along_column = is_left ? 1 : count;
+  if constexpr (is_int4<T>) {
+    if (turns) {  // squares below each other in the panel, each four fractals of lines in L0B
+      int64_t pitch = parts(panel.rows, SQUARE<T>), first = line / SQUARE<T> * pitch + k_at / SQUARE<T>;
+      int64_t squares = parts(lines, SQUARE<T>);
+      for (int64_t i = 0; i < band; i++)
+        emit_load_transpose_int4(here, dst + 4 * i * squares * FRACTAL, l1, moved<T>(), first + i, squares, pitch, 3, 0);
+      return;
+    }
+  }
   if (turns && sizeof(T) == 1) {  // squares lie below each other in the panel, each two fractals of lines in L0
     int64_t pitch = parts(panel.rows, 32), first = line / 32 * pitch + k_at / 32, squares = parts(lines, 32);
     for (int64_t i = 0; i < band; i++)
@@ -154,13 +163,16 @@ template <class A, class B, class C, class Bias, class CB> class CubeProduct {
       if (value <= 0 || value % unit)
         refuse(here, "TCubeTiling %s must be a positive multiple of %d, not %d", name, int(unit), int(value));
     };
-    for (auto [name, value] : {std::pair{"baseM", t.baseM}, {"baseN", t.baseN}, {"baseK", t.baseK}})
-      positive(name, value, int32_t(SQUARE<A>));
+    // A of int4 is never turned, and where B is not turned its fractals are whole
+    constexpr int32_t unit = int32_t(SQUARE<A>), unit_of_lines = is_int4<A> ? 16 : unit;
+    positive("baseM", t.baseM, unit_of_lines);
+    positive("baseN", t.baseN, unit_of_lines);
+    positive("baseK", t.baseK, unit);
     t_ = t;
     halves_ = t.dbL0A >= 2 && t.dbL0B >= 2 ? 2 : 1;
     int64_t depth = t.baseK;
-    if (t.baseM * depth * int64_t(sizeof(A)) * halves_ > control->l0a_bytes ||
-        t.baseN * depth * int64_t(sizeof(B)) * halves_ > control->l0b_bytes)
+    if (bytes_of<A>(t.baseM * depth) * halves_ > control->l0a_bytes ||
+        bytes_of<B>(t.baseN * depth) * halves_ > control->l0b_bytes)
       refuse(here, "TCubeTiling baseM %d, baseN %d and baseK %d must fit L0A and L0B of %lld bytes %d times", int(t.baseM),
              int(t.baseN), int(t.baseK), (long long)control->l0a_bytes, int(halves_));
     take_l0<AscendC::TPosition::A2>(here, pipe);
@@ -168,7 +180,7 @@ template <class A, class B, class C, class Bias, class CB> class CubeProduct {
     int64_t a_step = a_steps().lines * a_steps().k, b_step = b_steps().lines * b_steps().k;
     int64_t a_count = a_.count_of(brings_a_block() ? least(t.depthA1, 2) : t.depthA1 / a_step);
     int64_t b_count = b_.count_of(brings_b_block() ? least(t.depthB1, 2) : t.depthB1 / b_step);
-    int64_t a_bytes = a_step * t.baseM * depth * int64_t(sizeof(A)), b_bytes = b_step * t.baseN * depth * int64_t(sizeof(B));
+    int64_t a_bytes = bytes_of<A>(a_step * t.baseM * depth), b_bytes = bytes_of<B>(b_step * t.baseN * depth);
     int64_t sums = manner.has_sums ? (t.dbL0C >= 2 ? 2 : 1) * int64_t(t.baseM) * t.baseN * 4 : 0, needed[SPACES] = {};
     needed[space::L1] = a_count * a_bytes + b_count * b_bytes;
     if (t.isBias) needed[space::L1] += up(t.baseN * int64_t(sizeof(Bias)), 32), needed[space::BT] = t.baseN * 4;
@@ -201,13 +213,16 @@ template <class A, class B, class C, class Bias, class CB> class CubeProduct {
   void compute(Here here, const Problem& p, int64_t owner, const Walk& at, AscendC::LocalTensor<Sum<A>>& into,
                bool continues, bool is_given = false) {
     AscendC::GetTPipePtr()->take_turn(here, this);
+    if (is_int4<B> && p.b.turns && t_.baseN % SQUARE<B>)
+      refuse(here, "TCubeTiling baseN must be a multiple of %d where B of int4b_t lies as K x N, not %d", int(SQUARE<B>),
+             int(t_.baseN));
     int64_t m_at = at.m * t_.baseM, n_at = at.n * t_.baseN;
     int64_t m = p.m - m_at < t_.baseM ? p.m - m_at : t_.baseM, n = p.n - n_at < t_.baseN ? p.n - n_at : t_.baseN;
     // one row alone would switch the Cube to vectors
     int64_t rows = m == 1 ? 16 : m;
     if (!continues && !is_given) into = out_.template AllocTensor<Sum<A>>(here);
     // L0B holds whole squares
-    int64_t columns = sizeof(B) == 1 && p.b.turns ? up(n, 32) : n;
+    int64_t columns = sizeof(B) == 1 && p.b.turns ? up(n, SQUARE<B>) : n;
     bool starts = !continues, has_bias = p.has_bias && starts;
     if (has_bias) load_bias(here, p, n_at, n, columns);
     if (p.hf32) emit_set_hf32(here, true);
@@ -243,7 +258,7 @@ template <class A, class B, class C, class Bias, class CB> class CubeProduct {
     from = out_.template DeQue<Sum<A>>(here);
     if (atomic) AscendC::SetAtomicAdd<C>(here);
     AscendC::FixpipeParamsV220 how;
-    if constexpr (std::is_same_v<A, int8_t>) {
+    if constexpr (is_whole_number<A>) {
       how.quantPre = std::is_same_v<C, int32_t> ? NoQuant : std::is_same_v<C, half> ? DEQF16 : REQ8;
       how.deqScalar = p.scale;
       if (!copies_c<CB> && how.quantPre != NoQuant && !p.has_scale && !p.has_words)
@@ -403,7 +418,9 @@ template <class A, class B, class C, class Bias, class CB> class CubeProduct {
     set_flag(here, HardEvent::MTE1_M, half_);
     wait_flag(here, HardEvent::MTE1_M, half_);
     int64_t align = sizeof(A) == 4 ? mode::K_ALIGN : 0, a = half_ * control->l0a_bytes / 2, b = half_ * control->l0b_bytes / 2;
-    if (has_bias) {
+    if constexpr (is_int4<A>) {
+      emit_mmad_int4(here, into.address, a, b, moved<A>(), rows, n, k, starts ? mode::INIT : 0);
+    } else if (has_bias) {
       wait_flag(here, HardEvent::MTE1_M, TABLE_FLAG);
       emit_mmad_bias(here, into.address, a, b, table_.template Get<float>(here).address, number<A>(), rows, n, k, align);
       set_flag(here, HardEvent::M_MTE1, TABLE_FLAG);

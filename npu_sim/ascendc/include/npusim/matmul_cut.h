@@ -238,8 +238,8 @@ struct L1Steps {
   int64_t step, buffers, line;
   bool is_full;
 };
-constexpr L1Steps l1_steps(int64_t k, int64_t base_m, int64_t base_n, int64_t base_k, int64_t item, int64_t free) {
-  int64_t count = (k + base_k - 1) / base_k, line = base_k * (base_m + base_n) * item, half = free / (2 * line);
+constexpr L1Steps l1_steps(int64_t k, int64_t base_m, int64_t base_n, int64_t base_k, int64_t bits, int64_t free) {
+  int64_t count = (k + base_k - 1) / base_k, line = base_k * (base_m + base_n) * bits / 8, half = free / (2 * line);
   int64_t step = half < count ? half : count;
   bool is_full = step == count;
   return {step < 1 ? 1 : step, step < 1 || is_full ? 1 : 2, line, is_full};

@@ -8,10 +8,14 @@ constexpr int64_t FRACTAL = 512, MMAD_BARRIER = 2560, MAX_ROW_STEP = 65535;
 constexpr int64_t parts(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 // What products of a type add up to.
-template <class T> using Sum = std::conditional_t<std::is_same_v<T, int8_t>, int32_t, float>;
+template <class T> inline constexpr bool is_whole_number = std::is_same_v<T, int8_t> || is_int4<T>;
+template <class T> using Sum = std::conditional_t<is_whole_number<T>, int32_t, float>;
 
-// Rows and columns that a load turns at a time.
-template <class T> inline constexpr int64_t SQUARE = sizeof(T) == 1 ? 32 : 16;
+// Elements of a block of 32 bytes, and rows and columns that a load turns at a time.
+template <class T> inline constexpr int64_t C0 = elements_in<T>(32);
+template <class T> inline constexpr int64_t SQUARE = sizeof(T) == 1 ? C0<T> : 16;
+// Elements of rows as instructions count them: of int4 pairs.
+template <class T> constexpr int64_t counted_by_copies(int64_t count) { return is_int4<T> ? count / 2 : count; }
 
 // An operand as it is stored: rows and columns as SetOrgShape says, or L1 that holds it already.
 template <class T> struct Stored {
@@ -21,8 +25,8 @@ template <class T> struct Stored {
   int64_t rows = 0, columns = 0;                        // of the whole in memory
 };
 
-// Part of an operand in L1: columns of blocks of 32 bytes, each of whole fractals of rows, of int8 that is to be turned of
-// whole squares.
+// Part of an operand in L1: columns of blocks of 32 bytes, each of whole fractals of rows, of int8 and int4 that is to be
+// turned of whole squares.
 template <class T, AscendC::TPosition P> class Panels {
  public:
   static int64_t count_of(int64_t count) { return count < 1 ? 1 : count > MAX ? MAX : count; }
@@ -93,7 +97,6 @@ template <class T, AscendC::TPosition P> class Panels {
 
  private:
   static constexpr int MAX = 16;
-  static constexpr int64_t C0 = 32 / sizeof(T);
   AscendC::TQue<P, MAX> queue_;
   Panel held_[MAX];
   int count_ = 0, next_ = 0;
@@ -108,7 +111,7 @@ template <class T, AscendC::TPosition P> class Panels {
 
   // What ND2NZ leaves of the last fractals: the loads to L0 take it along. ASSUMED: a device multiplies what is there.
   static void define_tail(Here here, const Stored<T>& from, const Panel& to) {
-    int64_t whole = unit(from), lines = to.rows % whole, columns = parts(to.columns, C0), pitch = up(to.rows, whole);
+    int64_t whole = unit(from), lines = to.rows % whole, columns = parts(to.columns, C0<T>), pitch = up(to.rows, whole);
     int64_t at = to.tensor.address + to.rows * 32;
     if (to.in_bands) {
       int64_t pairs = 2 * parts(to.columns, 16);
@@ -124,19 +127,20 @@ template <class T, AscendC::TPosition P> class Panels {
 
   static void fetch(Here here, const Stored<T>& from, int64_t l1, int64_t at, int64_t rows, int64_t columns,
                     int64_t pitch) {
-    bool fits = from.columns <= MAX_ROW_STEP;
+    int64_t step = counted_by_copies<T>(from.columns);
+    bool fits = step <= MAX_ROW_STEP;
     for (int64_t row = 0; row < (fits ? 1 : rows); row++)
       emit_nd2nz(here, l1 + row * 32, from.gm[uint64_t(at + row * from.columns)].address(), moved<T>(), 1,
-                 fits ? rows : 1, columns, 0, fits ? from.columns : 1, pitch, 1, 0, from.gm.tensor);
+                 fits ? rows : 1, counted_by_copies<T>(columns), 0, fits ? step : 1, pitch, 1, 0, from.gm.tensor);
   }
 
   static void load_nz(Here here, const Stored<T>& from, const Panel& to) {
     int64_t whole = up(from.rows, 16), lines = up(to.rows, 16), pitch = up(to.rows, unit(from));
-    int64_t at = (to.column / C0 * whole + to.row) * C0, count = parts(to.columns, C0);
+    int64_t at = (to.column / C0<T> * whole + to.row) * C0<T>, count = parts(to.columns, C0<T>);
     bool fits = whole - lines <= MAX_ROW_STEP;
     for (int64_t i = 0; i < (fits ? 1 : count); i++)
       emit_data_copy(here, space::L1, to.tensor.address + i * pitch * 32, space::GM,
-                     from.gm[uint64_t(at + i * whole * C0)].address(), fits ? count : 1, lines, fits ? whole - lines : 0,
+                     from.gm[uint64_t(at + i * whole * C0<T>)].address(), fits ? count : 1, lines, fits ? whole - lines : 0,
                      pitch - lines, moved<T>(), from.gm.tensor);
     fill_squares(here, from, to);
     fill_pairs(here, from, to);
@@ -146,11 +150,11 @@ template <class T, AscendC::TPosition P> class Panels {
   static void fill_squares(Here here, const Stored<T>& from, const Panel& to) {
     int64_t lines = up(to.rows, 16), pitch = up(to.rows, unit(from));
     if (pitch > lines)
-      emit_fill(here, space::L1, to.tensor.address + lines * 32, data::FP16, parts(to.columns, C0), pitch - lines, lines, 0);
+      emit_fill(here, space::L1, to.tensor.address + lines * 32, data::FP16, parts(to.columns, C0<T>), pitch - lines, lines, 0);
   }
   // 32-bit elements of columns of blocks are turned two columns at a time.
   static void fill_pairs(Here here, const Stored<T>& from, const Panel& to) {
-    int64_t columns = parts(to.columns, C0), pitch = up(to.rows, 16);
+    int64_t columns = parts(to.columns, C0<T>), pitch = up(to.rows, 16);
     if (sizeof(T) == 4 && from.turns && columns % 2)
       emit_fill(here, space::L1, to.tensor.address + columns * pitch * 32, data::FP16, 1, pitch, 0, 0);
   }

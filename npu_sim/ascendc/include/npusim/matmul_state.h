@@ -20,8 +20,10 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   using BiasT = typename Bias::T;
   static_assert(std::is_same_v<AT, BT>, "Matmul of two operand types is not modelled");
   template <class T, class... U> static constexpr bool is_one_of = (std::is_same_v<T, U> || ...);
-  static_assert(is_one_of<AT, half, bfloat16_t, float, int8_t>, "Matmul is modelled of half, bfloat16_t, float and int8_t");
-  static_assert(std::is_same_v<AT, int8_t> ? is_one_of<CT, int32_t, half, int8_t, uint8_t>
+  static_assert(is_one_of<AT, half, bfloat16_t, float, int8_t, AscendC::int4b_t>,
+                "Matmul is modelled of half, bfloat16_t, float, int8_t and int4b_t");
+  static_assert(!is_int4<AT> || is_one_of<CT, int32_t, half>, "Matmul of int4b_t must be into int32_t or half");
+  static_assert(is_int4<AT> || std::is_same_v<AT, int8_t> ? is_one_of<CT, int32_t, half, int8_t, uint8_t>
                                            : is_one_of<CT, half, bfloat16_t, float>,
                 "Matmul is modelled into half, bfloat16_t and float, and of int8_t into int32_t, half, int8_t and uint8_t");
   static constexpr bool is_modelled(CubeFormat format) {
@@ -43,6 +45,9 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
                 "MatmulCallBackFunc with DataCopyOut must come with C in TPosition::GM");
   static_assert(!copies_c<CB> || !cfg.isEnableChannelSplit,
                 "MatmulCallBackFunc with DataCopyOut is not modelled with MatmulConfig isEnableChannelSplit");
+  static_assert(!has_callbacks<CB> || !is_int4<AT>, "MatmulCallBackFunc is not modelled of int4b_t");
+  static_assert(!is_int4<AT> || !(cfg.doBasicBlock || cfg.doSpecialBasicBlock),
+                "MatmulConfig doBasicBlock must not come with int4b_t");
   // What a configuration changes of results must be modelled; what changes speed alone is taken.
   static_assert(!cfg.intraBlockPartSum, "MatmulConfig intraBlockPartSum is not modelled");
   static_assert(!cfg.enableStaticPadZeros, "MatmulConfig enableStaticPadZeros is not modelled");
@@ -71,6 +76,7 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   void SetBias(const AscendC::GlobalTensor<BiasT>& bias, Here here = Here::now()) {
     allowed<cfg.enableSetBias>(here, "SetBias", "enableSetBias");
     if (cfg.isPartialOutput) refuse(here, "SetBias is not modelled with MatmulConfig isPartialOutput");
+    if (is_int4<AT>) refuse(here, "SetBias is not modelled with A and B of int4b_t");
     problem.bias = bias;
     problem.has_bias = true;
     begin();
@@ -173,7 +179,7 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
     // ASSUMED: ORDER_M and ORDER_N put blocks into the order of a tiling with that iterateOrder
     if (cfg.scheduleType == ScheduleType::OUTER_PRODUCT && cfg.iterateOrder != IterateOrder::UNDEF)
       t.iterateOrder = cfg.iterateOrder == IterateOrder::ORDER_N;
-    if (cfg.isA2B2Shared && (t.baseM * t.baseK > 32768 / int(sizeof(AT)) || t.baseN * t.baseK > 32768 / int(sizeof(BT))))
+    if (cfg.isA2B2Shared && (t.baseM * t.baseK > elements_in<AT>(32768) || t.baseN * t.baseK > elements_in<BT>(32768)))
       refuse(here, "TCubeTiling baseM %d, baseN %d and baseK %d must give blocks of at most 32768 bytes with MatmulConfig "
              "isA2B2Shared", int(t.baseM), int(t.baseN), int(t.baseK));
     return t;
@@ -189,6 +195,7 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
   }
   void check_batch(Here here, const TCubeTiling& t, const Batches& all, bool partial, uint8_t atomic) const {
     if (has_callbacks<CB>) refuse(here, "IterateBatch with MatmulCallBackFunc is not modelled");
+    if (is_int4<AT>) refuse(here, "IterateBatch must not be of int4b_t");
     check_batches(here, t, A::layout, C::layout, all);
     if (partial) refuse(here, "IterateBatch with enPartialSum is not modelled");
     if (atomic > 1) refuse(here, "IterateBatch enAtomic must be 0 or 1 (add), not %d", int(atomic));
@@ -241,6 +248,7 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
     if (problem.m <= 0 || problem.n <= 0 || problem.k <= 0)
       refuse(here, "Matmul must be of sizes above 0, not %lld x %lld x %lld", (long long)problem.m, (long long)problem.n,
              (long long)problem.k);
+    if (is_int4<AT>) check_pairs(here);
     if (is_row && (problem.m != 1 || org_m != 1 || problem.a.turns || problem.a.gm.address() % 16))
       refuse(here, "A in CubeFormat VECTOR must be one row, not turned, at a multiple of 16 bytes, not %lld of %lld rows%s at "
              "%lld", (long long)problem.m, (long long)org_m, problem.a.turns ? ", turned," : "",
@@ -249,6 +257,15 @@ template <class A, class B, class C, class Bias, const auto& config, class CB> c
       refuse(here, "MatmulConfig enableReuse false must come with SetSelfDefineData");
     if (!problem.a.is_local) checked(here, problem.a.gm, "SetTensorA");
     if (!problem.b.is_local) checked(here, problem.b.gm, "SetTensorB");
+  }
+  // Two elements of int4 share a byte.
+  void check_pairs(Here here) const {
+    if (problem.a.turns)
+      refuse(here, "SetTensorA of a turned A is not modelled of int4b_t: no load turns it on the way to L0A");
+    for (auto [name, inner] : {std::pair{"K of a core", problem.k}, {"N of a core", problem.b.turns ? problem.n : 0},
+                               {"that of A in memory", problem.a.columns}, {"that of B in memory", problem.b.columns}})
+      if (inner % 2)
+        refuse(here, "inner axes of A and B of int4b_t must be even: %s is %lld", name, (long long)inner);
   }
 };
 

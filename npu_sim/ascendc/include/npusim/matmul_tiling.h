@@ -65,7 +65,7 @@ class MatmulApiTiling {
   template <class P> explicit MatmulApiTiling(const P&) {}
 
   int32_t SetAType(TPosition, CubeFormat format, DataType type, bool turned = false) {
-    return item = bytes_of(type), a_turned = turned, is_row = format == CubeFormat::VECTOR, 0;
+    return bits = bits_of(type), a_turned = turned, is_row = format == CubeFormat::VECTOR, 0;
   }
   int32_t SetBType(TPosition, CubeFormat, DataType, bool turned = false) { return b_turned = turned, 0; }
   int32_t SetCType(TPosition, CubeFormat, DataType) { return 0; }
@@ -118,15 +118,16 @@ class MatmulApiTiling {
   // Returns 0, or -1 where nothing fits.
   int64_t GetTiling(::TCubeTiling& t) {
     int64_t all_m = M > 0 ? M : org_m, all_n = N > 0 ? N : org_n, all_k = K > 0 ? K : org_ka;
-    if (all_m <= 0 || all_n <= 0 || all_k <= 0 || is_sparse || !item) return -1;
+    if (all_m <= 0 || all_n <= 0 || all_k <= 0 || is_sparse) return -1;
     if (is_row && (all_m != 1 || a_turned)) return -1;
+    if (bits == 4 && a_turned) return -1;
     t = {};
-    const int64_t c0 = 32 / item;
+    const int64_t c0 = 256 / bits;
     bool is_given = single_m > 0 || single_n > 0;
     int64_t m = single_m > 0 ? single_m : all_m, n = single_n > 0 ? single_n : all_n, k = single_k > 0 ? single_k : all_k;
     rule::Product product{parts(m, 16), parts(n, 16), parts(k, c0), a_turned, b_turned, cuts_k};
     rule::Cut cut = rule::cut(product, is_given ? 1 : cores, l1_bytes - L1_RESERVED);
-    rule::Room room{L0_BYTES / 1024, L0_BYTES / 1024, l0c_bytes / 1024, is_bias, item == 1 ? 2 : 1, item == 4 ? 2 : 1};
+    rule::Room room{L0_BYTES / 1024, L0_BYTES / 1024, l0c_bytes / 1024, is_bias, bits < 16 ? 16 / bits : 1, bits == 32 ? 2 : 1};
     bool is_nine = schedule == ScheduleType::N_BUFFER_33;  // blocks of A in L1: at most three by three
     rule::Base given{fix_m > 0 ? parts(fix_m, 16) : 0, fix_n > 0 ? parts(fix_n, 16) : 0, 0};
     if (is_nine && !is_given) {  // rows for three blocks of A, columns by what cores are left
@@ -141,19 +142,20 @@ class MatmulApiTiling {
     int64_t base_m = base.m * 16, base_n = base.n * 16, base_k = fix_k > 0 ? fix_k : base.k * c0;
     // what the last core has beside the matrix, its kernel leaves off
     if (!is_given && cores > 1) m = parts(up(m, 16), cut.rows), n = parts(up(n, 16), cut.columns);
+    if (!is_given && cores > 1 && bits == 4) n = up(n, c0);  // whole bytes, and squares of B
     if (!is_given && cuts_k && cores > 1) k = cut.k * c0;
     int64_t widest = base_m > base_n ? base_m : base_n, bias = is_bias;
-    if (base_k <= 0 || !base_m || widest * base_k * item * 2 > L0_BYTES || base_m * base_n * 4 > l0c_bytes) return -1;
+    if (base_k <= 0 || !base_m || widest * base_k * bits / 4 > L0_BYTES || base_m * base_n * 4 > l0c_bytes) return -1;
     t.iterateOrder = traverse == MatrixTraverse::FIRSTN;
     int64_t step_m = 1, step_n = 1;
     if (schedule == ScheduleType::OUTER_PRODUCT) {  // two blocks at a time
       if (base_k < k && (is_mdl || batch)) return -1;
       bool is_split = base_m * base_n * 8 > l0c_bytes;
-      if (is_split) (t.iterateOrder ? base_m : base_n) = up((t.iterateOrder ? base_m : base_n) / 2, item == 1 ? 32 : 16);
+      if (is_split) (t.iterateOrder ? base_m : base_n) = up((t.iterateOrder ? base_m : base_n) / 2, bits < 16 ? c0 : 16);
       (t.iterateOrder ? step_m : step_n) = 2;
     }
     int64_t extra = bias * 4 * base_n * step_n + has_words * 8 * base_n * step_n, free = l1_bytes - extra;
-    rule::L1Steps steps = rule::l1_steps(k, base_m * step_m, base_n * step_n, base_k, item, free);
+    rule::L1Steps steps = rule::l1_steps(k, base_m * step_m, base_n * step_n, base_k, bits, free);
     if (free < steps.line) return -1;
     t.usedCoreNum = int32_t(parts(all_m, m) * parts(all_n, n) * parts(all_k, k));
     t.M = org_m ? org_m : M;
@@ -178,7 +180,7 @@ class MatmulApiTiling {
       t.stepM = int32_t(high);
       t.depthA1 = int32_t(high * deep);
       t.depthB1 = int32_t(2 * deep);
-      if ((high * base_m + 2 * base_n) * deep * base_k * item + extra > l1_bytes) return -1;
+      if ((high * base_m + 2 * base_n) * deep * base_k * bits / 8 + extra > l1_bytes) return -1;
     }
     t.isBias = int32_t(bias);
     if (traverse == MatrixTraverse::NOSET)
@@ -221,7 +223,7 @@ class MatmulApiTiling {
 #endif
   int32_t M = 0, N = 0, K = 0, org_m = 0, org_n = 0, org_ka = 0, org_kb = 0;
   int32_t single_m = -1, single_n = -1, single_k = -1, fix_m = -1, fix_n = -1, fix_k = -1;
-  int64_t item = 2, l1_bytes = L1_BYTES, l0c_bytes = L0C_BYTES;
+  int64_t bits = 16, l1_bytes = L1_BYTES, l0c_bytes = L0C_BYTES;
   bool is_bias = false, a_turned = false, b_turned = false, is_row = false, has_words = false, is_sparse = false;
   bool is_mdl = true;
   MatrixTraverse traverse = MatrixTraverse::NOSET;
@@ -232,8 +234,14 @@ class MatmulApiTiling {
     return at[0] = b, at[1] = s, at[2] = n, at[3] = g, at[4] = d, 0;
   }
   static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-  static int64_t bytes_of(DataType type) {
-    return type == DataType::DT_FLOAT || type == DataType::DT_INT32 ? 4 : type == DataType::DT_INT8 ? 1 : type == DataType::DT_INT4 ? 0 : 2;
+  static int64_t bits_of(DataType type) {
+    switch (type) {
+      case DataType::DT_FLOAT:
+      case DataType::DT_INT32: return 32;
+      case DataType::DT_INT8: return 8;
+      case DataType::DT_INT4: return 4;
+      default: return 16;
+    }
   }
 };
 
