@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
+from npu_sim.ascendc import KernelError
 from npu_sim.compilers import CompilationError
+from npu_sim.errors import ProgramError
 from tests.ascendc.compiler import PARTS, host_program, require_compiler
 
 require_compiler()
@@ -50,24 +52,30 @@ template <class D, class S> __global__ __aicore__ void dequant(GM_ADDR x, GM_ADD
   if (which > 1) out.count = which == 2 ? count : n;
   out.leave();
 }
-template <class D> __global__ __aicore__ void antiquant(GM_ADDR x, GM_ADDR offset, GM_ADDR scale, GM_ADDR y, uint32_t k,
-                                                        uint32_t width, uint32_t groups, int32_t which, uint32_t room,
-                                                        float o, float s) {
+template <class D, class S = int8_t>
+__global__ __aicore__ void antiquant(GM_ADDR x, GM_ADDR offset, GM_ADDR scale, GM_ADDR y, uint32_t k, uint32_t width,
+                                     uint32_t groups, int32_t which, uint32_t room, float o, float s) {
   TPipe pipe;
-  Part<int8_t> in(pipe, x, k * width);
-  Part<D> offsets(pipe, offset, groups * width, which < 2), scales(pipe, scale, groups * width, which < 2);
+  Part<int8_t> bytes(pipe, x, npusim::bytes_of<S>(k * width));
+  Part<D> offsets(pipe, offset, groups * width, which < 2);
+  Part<D> scales(pipe, scale, groups * width, which < 2 || which == 5);
   Part<D> out(pipe, y, k * width, false);
+  LocalTensor<S> in = bytes.local.template ReinterpretCast<S>();
   uint32_t shape[] = {groups, width};
   if (which == 0) offsets.local.SetShapeInfo(ShapeInfo(2, shape));
   AntiQuantShapeInfo info{groups, width, groups, width};
   with_room(pipe, room, [&](auto... free) {
-    if (which == 0) AscendAntiQuant<int8_t, D, false>(out.local, in.local, offsets.local, scales.local, free..., k);
+    if (which == 0) AscendAntiQuant<S, D, false>(out.local, in, offsets.local, scales.local, free..., k);
     if (which == 1)
-      AscendAntiQuant<int8_t, D, false>(out.local, in.local, offsets.local, scales.local, free..., k, info);
-    if (which == 2) AscendAntiQuant<int8_t, D, false>(out.local, in.local, D(o), D(s), free..., k);
-    if (which == 3) AscendAntiQuant<int8_t, D, true>(out.local, in.local, D(o), D(s), free..., k);
+      AscendAntiQuant<S, D, false>(out.local, in, offsets.local, scales.local, free..., k, info);
+    if (which == 2) AscendAntiQuant<S, D, false>(out.local, in, D(o), D(s), free..., k);
+    if (which == 3) AscendAntiQuant<S, D, true>(out.local, in, D(o), D(s), free..., k);
     if (which == 4)
-      AscendAntiQuant<int8_t, D, TRANSPOSES>(out.local, in.local, offsets.local, scales.local, free..., k);
+      AscendAntiQuant<S, D, TRANSPOSES>(out.local, in, offsets.local, scales.local, free..., k);
+    if constexpr (sizeof...(free) > 0) {  // without an offset
+      if (which == 5) AscendAntiQuant<S, D, false>(out.local, in, scales.local, free..., k, info);
+      if (which == 6) AscendAntiQuant<S, D, false>(out.local, in, D(s), free..., k);
+    }
   });
   out.leave();
 }
@@ -186,6 +194,46 @@ def test_bytes_become_numbers(source, told, cpp, k, width, groups, which):
         )
         assert run.findings == ()
         assert np.array_equal(y.astype(np.float32), wanted.astype(np.float32))
+
+
+@pytest.mark.parametrize("product", ["910b", "910_93"])
+@pytest.mark.parametrize("cpp", ["half", "bfloat16_t"])
+@pytest.mark.parametrize(("k", "width", "groups"), [(8, 128, 1), (6, 320, 3), (1, 192, 1), (4, 64, 4)])
+@pytest.mark.parametrize("which", [0, 1, 2, 3, 5, 6])
+def test_pairs_become_numbers_and_an_offset_may_be_left_out(source, told, cpp, k, width, groups, which, product):
+    rng, dtype = np.random.default_rng([k, width, which]), TYPES[cpp]
+    offset, scale = (rng.uniform(-9, 9, (groups, width)).astype(dtype) for _ in range(2))
+    o, s, room = np.float32(1.3), np.float32(-0.6), 32 if cpp == "half" else told[9]
+    steps = np.float16 if cpp == "half" else np.float32
+    of_columns = which in (0, 1, 5)
+    plus, by = (
+        np.repeat(p, k // groups, 0) if of_columns else np.asarray(dtype(n)) for p, n in ((offset, o), (scale, s))
+    )
+    for kind in ("int4b_t", "int8_t"):
+        x = rng.integers(*((-8, 8) if kind == "int4b_t" else (-128, 128)), (k, width))
+        given = (x[:, ::2] & 15 | (x[:, 1::2] & 15) << 4).astype(np.uint8) if kind == "int4b_t" else x.astype(np.int8)
+        wanted = x.astype(steps) if which > 4 else x.astype(steps) + plus.astype(steps)
+        y = np.zeros((k, width), dtype)
+        bits = [part.view(np.uint16) if cpp == "bfloat16_t" else part for part in (offset, scale, y)]
+        run = ascendc.compile(source, f"antiquant<{cpp}, {kind}>", kind="vector")(
+            given, *bits, np.uint32(k), np.uint32(width), np.uint32(groups), which, np.uint32(room), o, s,
+            outputs=[3], product=product,
+        )  # fmt: skip
+        assert run.findings == ()
+        assert np.array_equal(y.astype(np.float32), (wanted * by.astype(steps)).astype(dtype).astype(np.float32))
+
+
+def test_pairs_are_refused_where_there_is_no_cast_of_them_or_half_a_block(source):
+    kernel = ascendc.compile(source, "antiquant<half, int4b_t>", kind="vector")
+
+    def run(k, width, product):
+        x, y = np.zeros(k * width // 2, np.uint8), np.zeros(k * width, np.float16)
+        kernel(x, y, y, y.copy(), *np.uint32((k, width, 1)), 1, np.uint32(0), 0.0, 0.0, product=product)
+
+    with pytest.raises(KernelError, match="rows of whole blocks in groups of the same height, not 2 x 96 by 2"):
+        run(2, 96, "910b")
+    with pytest.raises(ProgramError, match="must be on dav-c220, not dav-m200"):
+        run(2, 128, "310p")
 
 
 def test_what_is_not_modelled_does_not_compile(tmp_path):

@@ -139,17 +139,19 @@ inline void ascend_dequant(Here here, const LocalTensor<uint8_t>* given, const L
   ResetMask(here);
 }
 
-// Rows of `width`, the first `together` of which have the first row of factors, and so on.
-template <class D>
+// Rows of `width`, the first `together` of which have the first row of factors, and so on; `offset` null: none.
+template <class D, class S>
 inline void ascend_antiquant(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<D>& dst,
-                             const LocalTensor<int8_t>& src, const Factor<D>& offset, const Factor<D>& scale,
+                             const LocalTensor<S>& src, const Factor<D>* offset, const Factor<D>& scale,
                              int64_t rows, int64_t width, int64_t together) {
   using namespace AscendC;
   constexpr const char* call = "AscendAntiQuant";
   constexpr bool is_half = std::is_same_v<D, half>;
   static_assert(is_half || std::is_same_v<D, bfloat16_t>, "AscendAntiQuant is to half and bfloat16_t");
+  static_assert(std::is_same_v<S, int8_t> || is_int4<S>, "AscendAntiQuant is modelled of int8_t and int4b_t");
   if (!has_vector()) return;
-  if (rows <= 0 || width <= 0 || together <= 0 || rows % together || (rows > 1 && width % 32))
+  int64_t unit = rows > 1 ? elements_in<S>(32) : is_int4<S> ? 2 : 1;
+  if (rows <= 0 || width <= 0 || together <= 0 || rows % together || width % unit)
     refuse(here, "%s must be of rows of whole blocks in groups of the same height, not %lld x %lld by %lld", call,
            (long long)rows, (long long)width, (long long)together);
   Temporary room(here, call, given);
@@ -170,21 +172,23 @@ inline void ascend_antiquant(Here here, const LocalTensor<uint8_t>* given, const
       if constexpr (is_half) {
         const LocalTensor<half> to = dst[at];
         steps.cast(to, src[at], RoundMode::CAST_NONE);
-        if (offset.tensor) Add(to, to, (*offset.tensor)[of_group], length, here);
-        else Adds(to, to, half(offset.value), length, here);
-        barrier(here, pipe::V);
+        if (offset) {
+          if (offset->tensor) Add(to, to, (*offset->tensor)[of_group], length, here);
+          else Adds(to, to, half(offset->value), length, here);
+          barrier(here, pipe::V);
+        }
         if (scale.tensor) Mul(to, to, (*scale.tensor)[of_group], length, here);
         else Muls(to, to, half(scale.value), length, here);
         barrier(here, pipe::V);
       } else {
         if (row % together == 0) {
-          if (offset.tensor) steps.cast(offsets, (*offset.tensor)[of_group], RoundMode::CAST_NONE);
+          if (offset && offset->tensor) steps.cast(offsets, (*offset->tensor)[of_group], RoundMode::CAST_NONE);
           if (scale.tensor) steps.cast(scales, (*scale.tensor)[of_group], RoundMode::CAST_NONE);
         }
         steps.cast(narrow, src[at], RoundMode::CAST_NONE);
         steps.cast(x, narrow, RoundMode::CAST_NONE);
-        if (offset.tensor) steps.add(x, x, offsets);
-        else steps.adds(x, x, offset.value);
+        if (offset && offset->tensor) steps.add(x, x, offsets);
+        else if (offset) steps.adds(x, x, offset->value);
         if (scale.tensor) steps.mul(x, x, scales);
         else steps.muls(x, x, scale.value);
         steps.cast(dst[at], x, RoundMode::CAST_RINT);
@@ -193,15 +197,20 @@ inline void ascend_antiquant(Here here, const LocalTensor<uint8_t>* given, const
   }
 }
 
-// Groups and columns of tensors of factors: of the call, else of the tensors.
-template <class D>
-inline void columns_of(Here here, const LocalTensor<D>& offset, const LocalTensor<D>& scale,
-                       const AscendC::AntiQuantShapeInfo& info, int64_t& groups, int64_t& width) {
-  const AscendC::ShapeInfo own = offset.GetShapeInfo(), other = scale.GetShapeInfo();
+// By the factors of columns, whose groups and columns are those of the call, else of the tensors.
+template <bool transposes, class D, class S>
+inline void antiquant_by_columns(Here here, const LocalTensor<uint8_t>* given, const LocalTensor<D>& dst,
+                                 const LocalTensor<S>& src, const LocalTensor<D>* offset, const LocalTensor<D>& scale,
+                                 int64_t k, const AscendC::AntiQuantShapeInfo& info) {
+  static_assert(!transposes, "AscendAntiQuant of transposed matrices is modelled with one factor for all");
+  const AscendC::ShapeInfo own = offset ? offset->GetShapeInfo() : AscendC::ShapeInfo(), other = scale.GetShapeInfo();
   const AscendC::ShapeInfo& shape = own.shapeDim ? own : other;
-  groups = info.offsetHeight ? info.offsetHeight : shape.shapeDim > 1 ? shape.shape[0] : 1;
-  width = info.offsetWidth ? info.offsetWidth : shape.shapeDim > 1 ? shape.shape[1] : shape.shape[0];
+  int64_t height = offset ? info.offsetHeight : info.scaleHeight, width = offset ? info.offsetWidth : info.scaleWidth;
+  int64_t groups = height ? height : shape.shapeDim > 1 ? shape.shape[0] : 1;
+  if (!width) width = shape.shapeDim > 1 ? shape.shape[1] : shape.shape[0];
   if (!width) refuse(here, "AscendAntiQuant must be given the shape of its factors, by the call or their ShapeInfo");
+  const Factor<D> added = offset ? Factor<D>(*offset) : Factor<D>(0.0f);
+  ascend_antiquant<D, S>(here, given, dst, src, offset ? &added : nullptr, scale, k, width, k / groups);
 }
 }  // namespace npusim
 
@@ -282,19 +291,28 @@ inline void AscendDequant(const LocalTensor<D>& dst, const LocalTensor<int32_t>&
   inline void Name(const LocalTensor<D>& dst, const LocalTensor<S>& src, const LocalTensor<D>& offset,                \
                    const LocalTensor<D>& scale, PARAMETER const uint32_t k, const AntiQuantShapeInfo& info = {},      \
                    Here here = Here::now()) {                                                                         \
-    static_assert(!transposes, "AscendAntiQuant of transposed matrices is modelled with one factor for all");         \
-    static_assert(std::is_same_v<S, int8_t>, "AscendAntiQuant is modelled of int8_t");                                \
-    int64_t groups, width;                                                                                            \
-    npusim::columns_of(here, offset, scale, info, groups, width);                                                     \
-    npusim::ascend_antiquant<D>(here, given, dst, src, offset, scale, k, width, k / groups);                          \
+    npusim::antiquant_by_columns<transposes>(here, given, dst, src, &offset, scale, k, info);                         \
   }                                                                                                                   \
   template <class S, class D, bool transposes>                                                                        \
   inline void Name(const LocalTensor<D>& dst, const LocalTensor<S>& src, const std::common_type_t<D> offset,          \
                    const std::common_type_t<D> scale, PARAMETER const uint32_t, const AntiQuantShapeInfo& = {},       \
                    Here here = Here::now()) {                                                                         \
-    static_assert(std::is_same_v<S, int8_t>, "AscendAntiQuant is modelled of int8_t");                                \
-    npusim::ascend_antiquant<D>(here, given, dst, src, float(offset), float(scale), 1, src.GetSize(), 1);             \
+    const npusim::Factor<D> added = float(offset);                                                                    \
+    npusim::ascend_antiquant<D, S>(here, given, dst, src, &added, float(scale), 1, src.GetSize(), 1);                 \
   }
 NPUSIM_ANTIQUANT(AscendAntiQuant, NPUSIM_GIVEN, &temporary)
 NPUSIM_ANTIQUANT(AscendAntiQuant, , nullptr)
+#undef NPUSIM_ANTIQUANT
+// Without an offset.
+template <class S, class D, bool transposes>
+inline void AscendAntiQuant(const LocalTensor<D>& dst, const LocalTensor<S>& src, const LocalTensor<D>& scale,
+                            NPUSIM_GIVEN const uint32_t k, const AntiQuantShapeInfo& info = {},
+                            Here here = Here::now()) {
+  npusim::antiquant_by_columns<transposes>(here, &temporary, dst, src, (const LocalTensor<D>*)nullptr, scale, k, info);
+}
+template <class S, class D, bool transposes>
+inline void AscendAntiQuant(const LocalTensor<D>& dst, const LocalTensor<S>& src, const std::common_type_t<D> scale,
+                            NPUSIM_GIVEN const uint32_t, const AntiQuantShapeInfo& = {}, Here here = Here::now()) {
+  npusim::ascend_antiquant<D, S>(here, &temporary, dst, src, nullptr, float(scale), 1, src.GetSize(), 1);
+}
 }  // namespace AscendC
