@@ -137,10 +137,11 @@ def group_rows(a, a_at, a_row, a_step, m, n, k, k0):
     for g in range(count):
         slot = groups[g, 0]
         for f in range(fractals):
-            for i in range(16):
-                if (masks[g, f] >> i) & 1:
-                    places[slot] = 256 * f + 16 * i
-                    slot += 1
+            left = masks[g, f]
+            while left != 0:
+                places[slot] = 256 * f + 16 * _bits_in((left & -left) - 1)
+                slot += 1
+                left &= left - 1
         for spare in range(slot, groups[g, 0] + groups[g, 2]):
             places[spare] = places[slot - 1]
     return groups[:count], masks, places
@@ -193,16 +194,17 @@ def next_run(held, chunk):
 
 
 @jit
-def never_underflow(a, a_at, a_row, a_step, b, b_at, m, n, k, k0):
-    """Return whether A and B have no product below 2^-102, and B only finite numbers.
+def never_underflow(packed, packed_at, count, b, b_at, n, k, k0):
+    """Return whether packed rows of A and B have no product below 2^-102, and B only finite numbers.
 
     Numbers from 2^-51 on are multiples of 2^-74, so sums are multiples of 2^-148, and none but zero rounds to zero.
+    What is behind the ``count`` packed elements is overwritten up to a whole vector of 16.
     """
-    bad = np.int64(0)
+    for i in range(packed_at + count, packed_at + (count + 15) // 16 * 16):
+        packed[i] = 0
+    bad = np.int64(tiny_lanes(packed, packed_at, (count + 15) // 16))
     for c in range((k + k0 - 1) // k0):
         lines = min(k0, k - c * k0)
-        for f in range((m + 15) // 16):
-            bad |= tiny_lanes(a, a_at + f * a_row + c * a_step, lines)
         for j in range(n // 16):
             bad |= awkward_lanes(b, b_at + 256 * (c * (n // 16) + j), lines)
     return bad == 0

@@ -78,16 +78,14 @@ def serial(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, single
     none, line = np.int64(0), np.int64(16)
     live = live_rows(a, a_at, a_row, m)
     groups, masks, rows = group_rows(a, a_at, a_row, a_step, live, n, k, k0)
-    packed = (
-        len(groups) > 0
-        and (init or has_no_minus_zero(l0c, c_at, c_column, live, n))
-        and never_underflow(a, a_at, a_row, a_step, b, b_at, live, n, k, k0)
-    )
+    packed = len(groups) > 0 and (init or has_no_minus_zero(l0c, c_at, c_column, live, n))
     if packed:
         at = packed_at
         for g in range(len(groups)):
             if groups[g, 3] != 0:
                 at += groups[g, 2] * pack_group(a, a_at, a_row, a_step, k, k0, groups[g], masks[g], singles, at)
+        packed = never_underflow(singles, packed_at, at - packed_at, b, b_at, n, k, k0)
+    if packed:
         if init:
             clear_empty(groups, rows, l0c, c_at, c_column, n)
     else:
