@@ -380,11 +380,12 @@ class SourceKernel:
             status = process.start()
             while True:
                 rows = cores.keep()
+                if status is Status.DONE:
+                    cores.run_last(rows)
+                    return None, "".join(printed)
                 if status is Status.ROWS:  # it makes more while these run
                     process.go_on()
                 cores.run(rows)
-                if status is Status.DONE:
-                    return None, "".join(printed)
                 if status is Status.READ and not cores.refused:
                     cores.answer()
                 elif status is Status.READ:

@@ -21,7 +21,7 @@ from npu_sim.budget import reserve
 from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.engines.kit import kit_bytes
 from npu_sim.engines.replay import Replay, Turn
-from npu_sim.engines.session import Session
+from npu_sim.engines.session import Session, outside_of, unsupported
 from npu_sim.errors import NpuSimError, ProgramError
 from npu_sim.isa.codes import Data, Space
 from npu_sim.isa.gm_extent import note_stored
@@ -158,13 +158,64 @@ class Cores:
         Where one is illegal, leaves its tensor or cannot be carried out, what is wrong is kept in ``refused``, and
         nothing runs from then on.
         """
-        rows, parts = handed_over.rows, handed_over.parts
-        if self._memory is None or not parts:
+        if self._memory is not None and handed_over.parts:
+            self._run_by_core(handed_over, self._judged(handed_over))
+
+    def run_last(self, handed_over: HandedOver) -> None:
+        """Run rows behind which there are none; see `run`.
+
+        A program that has handed over all rows at once needs no buffers of each core, which no cache of the host holds.
+        """
+        if self._memory is None or not handed_over.parts:
             return
-        for part in parts:
+        found = self._judged(handed_over)
+        replay = None if found or len(self._kept) > 1 else self._as_steps(handed_over)
+        if replay is None:
+            self._run_by_core(handed_over, found)
+            return
+        assert self._memory.arena is not None
+        options = self._options(self._multiplied_alone)
+        bad = replay.run(self._memory.arena, self._product.core, configuration(self._product, options))
+        if bad >= 0:
+            part = next(one for one in handed_over.parts if one.rows.start <= bad < one.rows.stop)
+            self.stop()
+            self.refused.append(unsupported(handed_over.rows[bad], bad - part.rows.start + part.number, part.core))
+
+    def _judged(self, handed_over: HandedOver) -> list[Violation]:
+        """Make rows ready to run, and return those that break a rule."""
+        rows = handed_over.rows
+        for part in handed_over.parts:
             issue(rows[part.rows], part.count, self._states[part.core])
         note_stored(rows, len(rows), self._stored)
-        found = verify(rows, self._product)
+        return verify(rows, self._product)
+
+    def _as_steps(self, handed_over: HandedOver) -> Replay | None:
+        """Return all rows of a program as steps; None where they need more, or one leaves its tensor."""
+        assert self._memory is not None
+        rows, modes = handed_over.rows, np.zeros_like(self._modes)
+        for part in handed_over.parts:
+            begin = 0
+            while begin < part.count:
+                begin = self._type_end(rows[part.rows], begin, modes[part.core])
+        table, reached = self._memory.table(self._memory.spans), np.zeros((1, len(Space), 2), np.int64)
+        if len(self._multiplied) > 1 or outside_of(rows, table, reached) >= 0:
+            return None
+        return Replay.of(rows, self._turns)
+
+    def _type_end(self, rows: np.ndarray, begin: int, mode: npt.NDArray[np.int64]) -> int:
+        """Return `type_end`, and note what is multiplied."""
+        end = int(type_end(rows, begin, len(rows), mode))
+        if mode[1] >= 0:
+            self._multiplied.add(_name_of(int(mode[1])))
+        return end
+
+    @property
+    def _multiplied_alone(self) -> str:
+        """What Mmads multiply, of one type at the most; without any it does not matter."""
+        return next(iter(self._multiplied), "fp16")
+
+    def _run_by_core(self, handed_over: HandedOver, found: list[Violation]) -> None:
+        rows, parts = handed_over.rows, handed_over.parts
         try:
             for part in parts:
                 if part.count:
@@ -251,10 +302,9 @@ class Cores:
         for turn in self._turns:
             issue(rows[turn.first : turn.last], turn.last - turn.first, states[turn.core])
         replay = Replay.of(rows, self._turns)
-        multiplied = next(iter(self._multiplied), "fp16")
         if replay is None:
             return None
-        return Kept(product=self._product, emission=emission, multiplied=multiplied, replay=replay)
+        return Kept(product=self._product, emission=emission, multiplied=self._multiplied_alone, replay=replay)
 
     def _session(self, core: int) -> Session:
         if core not in self._sessions:
@@ -276,22 +326,15 @@ class Cores:
         assert self._memory is not None
         begin, count = 0, len(rows)
         while begin < count:
-            end = int(type_end(rows, begin, count, mode))
+            end = self._type_end(rows, begin, mode)
             kind = int(mode[1])
             if kind >= 0 and kind != self._types[core]:
                 session.use(self._options(_name_of(kind)))
                 self._types[core] = kind
-            if kind >= 0:
-                self._multiplied.add(_name_of(kind))
             wrong = [one for one in found if begin <= one.row - first < end]
             session.refuse(replace(one, row=one.row - first - begin) for one in wrong)
             session.run_issued(rows[begin:end], self._memory.spans)
             begin = end
-
-
-def _multiplied(kind: int) -> str:
-    """Return what `default_accumulation` calls what `type_end` names."""
-    return "hf32" if kind % 2 else Data(kind // 2).name.lower()
 
 
 def _name_of(kind: int) -> str:
@@ -306,8 +349,8 @@ def _options_for(product: Product, model: Accumulation | str | None, multiplied:
 def run_again(kept: Kept, memory: SharedMemory, model: Accumulation | str | None) -> bool:
     """Run what a program has handed over in an earlier call, with what is in memory now; see `Cores`.
 
-    Return whether all rows could be carried out: some depend on data.
+    Return whether all rows could be carried out.
     """
     options = _options_for(kept.product, model, kept.multiplied)
     assert memory.arena is not None
-    return kept.replay.run(memory.arena, kept.product.core, configuration(kept.product, options))
+    return kept.replay.run(memory.arena, kept.product.core, configuration(kept.product, options)) < 0

@@ -190,9 +190,7 @@ class Session:
     def _table_within(self, rows: np.ndarray, spans: Sequence[HostSpan], context: str) -> npt.NDArray[np.int64]:
         """Return what rows may touch (`HostMemory.table`); refuse those that touch more."""
         table = self._memory.table(spans)
-        runs = RUNS.take(RUN_CAPACITY)
-        outside = int(first_outside(rows, len(rows), table, runs, self._reached))
-        RUNS.give_back(RUN_CAPACITY, runs)
+        outside = outside_of(rows, table, self._reached)
         if outside >= 0:
             raise ProgramError([self._outside(rows[outside], outside, spans, context)])
         return table
@@ -206,7 +204,7 @@ class Session:
         for last, gm in self._arrays(rows, table):
             bad = int(run_rows(rows, first, last, gm, *self._buffers, *self._work))
             if bad >= 0:
-                raise ProgramError([self._unsupported(rows[bad], bad, context)])
+                raise ProgramError([unsupported(rows[bad], self._count + bad, self._core, context)])
             first = last
         self._count += len(rows)
 
@@ -255,15 +253,43 @@ class Session:
             detail=f"{disassemble(row)} must stay inside {where}" + (f" ({context})" if context else ""),
         )
 
-    def _unsupported(self, row: np.void, at: int, context: str) -> Violation:
-        return Violation(
-            kind=Kind.UNSUPPORTED,
-            row=self._count + at,
-            core=self._core,
-            tile=int(row["tile"]),
-            site=int(row["site"]),
-            detail=f"{disassemble(row)} must {duty_of(row)} ({context})",
-        )
+
+def outside_of(rows: np.ndarray, table: npt.NDArray[np.int64], reached: npt.NDArray[np.int64]) -> int:
+    """Return the first row that leaves what it may touch (`HostMemory.table`), or -1.
+
+    Parameters
+    ----------
+    rows : INSTR[n]
+    table : int64[tensors, 3]
+    reached : int64[1, SPACES, 2]
+        Receives how far that row reaches.
+    """
+    runs = RUNS.take(RUN_CAPACITY)
+    outside = int(first_outside(rows, len(rows), table, runs, reached))
+    RUNS.give_back(RUN_CAPACITY, runs)
+    return outside
+
+
+def unsupported(row: np.void, number: int, core: int, context: str = "") -> Violation:
+    """Return what is wrong with a row that could not be carried out.
+
+    Parameters
+    ----------
+    row : INSTR
+    number : int
+        Of the row, among all of the core.
+    core : int
+    context : str
+        What emitted it.
+    """
+    return Violation(
+        kind=Kind.UNSUPPORTED,
+        row=number,
+        core=core,
+        tile=int(row["tile"]),
+        site=int(row["site"]),
+        detail=f"{disassemble(row)} must {duty_of(row)}" + (f" ({context})" if context else ""),
+    )
 
 
 def recorded_launch(

@@ -34,7 +34,11 @@ def test_softmax_of_rows():
 WAITS = """
 #include "kernel_operator.h"
 using namespace AscendC;
-__global__ __aicore__ void waits(GM_ADDR x) { SyncAll(); }
+__global__ __aicore__ void waits(GM_ADDR x) {
+  LocalTensor<float> t(TPosition::VECCALC, 0, 64);
+  SyncAll();
+  t.SetValue(1, t.GetValue(0));  // of the rows before all have to run
+}
 """
 
 

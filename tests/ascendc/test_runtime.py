@@ -184,22 +184,23 @@ def test_an_instruction_that_cannot_be_carried_out_is_a_finding_at_its_line(sour
     assert np.array_equal(x, np.arange(64))
 
 
-def test_what_a_core_asks_for_behind_what_could_not_be_computed_is_told(tmp_path):
+@pytest.mark.parametrize(("between", "what"), [("SyncAll();", "a value"), ('printf("!\\n");', "a value (GetValue)")])
+def test_what_a_core_asks_for_behind_what_could_not_be_computed_is_told(tmp_path, between, what):
     path = tmp_path / "asks.cpp"
-    path.write_text("""
+    path.write_text(f"""
 #include "kernel_operator.h"
 using namespace AscendC;
-__global__ __aicore__ void asks(GM_ADDR x) {
+__global__ __aicore__ void asks(GM_ADDR x) {{
   LocalTensor<float> t(TPosition::VECCALC, 0, 64);
   GlobalTensor<float> g; g.SetGlobalBuffer((__gm__ float*)x);
   DataCopy(t, g[1024], 64);
-  SyncAll();
+  {between}
   if (t.GetValue(0) > 0) t.SetValue(1, 2.0f);
-}
+}}
 """)
     checked = ascendc.compile(path).check(np.zeros(64, np.float32), blocks=2)
     assert {found.line.line for found in checked.findings} == {7}
-    assert "cannot read a value (GetValue) behind what could not be computed" in str(checked.stopped_by)
+    assert f"core 0 cannot read {what} behind what could not be computed" in str(checked.stopped_by)
     assert checked.stopped_by.line.line == 9
 
 

@@ -194,9 +194,25 @@ inline void end_lot(Status why) {
   if (control->lot_count == MAX_LOTS || is_late()) hand_over(Status::ROWS);
 }
 
-// What cores before this one did is done then, for a kernel that looks at memory by a pointer.
-inline void hand_over_lots() {
-  if (control->lot_count || is_ahead) hand_over(Status::SETTLE);
+inline bool allow(Pages pages, int how) { return mprotect(gm + pages.begin, size_t(pages.end - pages.begin), how) == 0; }
+
+// Whether pages of global memory tell that they are touched (is_first_touch), and whether rows may not have run that were
+// made before a core began to wait for others: they run before the first look by a pointer.
+inline bool are_watched = false, is_unsettled = false;
+
+// What others did before this core goes on is done when it looks at memory by a pointer.
+inline void settle_before_looks() {
+  if (!control->lot_count && !is_ahead) return;
+  if (!are_watched) return hand_over(Status::SETTLE);
+  is_unsettled = true;
+  for (int64_t i = 0; i < control->look_count; i++) allow(control->looks[i], PROT_NONE);
+}
+
+inline void settle_for_look() {
+  hand_over(Status::SETTLE);
+  is_unsettled = false;
+  for (int64_t i = 0; i < control->look_count; i++) allow(control->looks[i], PROT_READ);
+  for (int64_t i = 0; i < control->store_count; i++) allow(control->stores[i], PROT_READ | PROT_WRITE);
 }
 
 // What a kernel prints; host code of a program that holds kernels prints by itself.
@@ -409,7 +425,7 @@ inline void cross_set(int mode, int flag) {
   from_first = true;
   end_lot(Status::ROWS);
   swapcontext(&self->context, &scheduler);
-  hand_over_lots();
+  settle_before_looks();
 }
 
 inline void cross_wait(int flag) {
@@ -420,7 +436,7 @@ inline void cross_wait(int flag) {
     end_lot(Status::ROWS);
     swapcontext(&self->context, &scheduler);
   }
-  hand_over_lots();
+  settle_before_looks();
   self->counters[flag]--;
 }
 
@@ -437,7 +453,7 @@ inline void give_way(const char* call) {
   self->wait = Wait::LOOK;
   end_lot(Status::ROWS);
   swapcontext(&self->context, &scheduler);
-  hand_over_lots();
+  settle_before_looks();
 }
 
 // Cores that look for something get a turn whenever nobody else can go on. Returns whether there were any; `seen` and
@@ -532,17 +548,20 @@ template <size_t N> inline Pages noted(Pages (&pages)[N], int64_t& count, Pages 
   return page;
 }
 
-inline bool allow(Pages pages, int how) { return mprotect(gm + pages.begin, size_t(pages.end - pages.begin), how) == 0; }
-
 // Looks and stores through plain pointers are no instructions. Global memory may not be touched at first, so the first
 // touch of each of its pages comes here: the page is noted, and may be read from now on, and written from the next one
-// on. Returns whether it was that.
+// on. So does the first behind a wait for others. Returns whether it was that.
 inline bool is_first_touch(const siginfo_t* info) {
   const uint8_t* at = (const uint8_t*)info->si_addr;
   if (info->si_code != SEGV_ACCERR || at < gm || at >= gm + control->gm_bytes) return false;
   int64_t size = sysconf(_SC_PAGESIZE), begin = (at - gm) / size * size;
   Pages page{begin, begin + size};
-  if (is_among(control->looks, control->look_count, begin)) {
+  bool was_noted = is_among(control->looks, control->look_count, begin);
+  if (is_unsettled) {
+    settle_for_look();
+    if (was_noted) return true;
+  }
+  if (was_noted) {
     if (is_among(control->stores, control->store_count, begin)) return false;
     return allow(noted(control->stores, control->store_count, page), PROT_READ | PROT_WRITE);
   }
@@ -694,7 +713,8 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
   int64_t tables = control->tables;
   if (tables >= 0) dl_iterate_phdr(register_images, &tables);
   Pages all{0, control->gm_bytes};
-  if (!allow(all, PROT_NONE)) control->looks[control->look_count++] = control->stores[control->store_count++] = all;
+  are_watched = allow(all, PROT_NONE);
+  if (!are_watched) control->looks[control->look_count++] = control->stores[control->store_count++] = all;
   the_kernel = kernel;
   handed_over = milliseconds();
   catch_signals();
@@ -740,7 +760,7 @@ inline int serve(int argc, char** argv, void (*kernel)()) {
       hand_over(Status::DEADLOCK);
       return 3;
     }
-    hand_over_lots();
+    settle_before_looks();
     for (int64_t i = 0; i < control->cores; i++) cores[i].wait = Wait::NONE;
   }
   self = nullptr;
