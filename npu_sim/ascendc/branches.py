@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-_ARCHITECTURES = ({"__NPU_ARCH__": 1001, "__CCE_AICORE__": 100}, {"__NPU_ARCH__": 2002, "__CCE_AICORE__": 200},
-                  {"__NPU_ARCH__": 2201, "__CCE_AICORE__": 220})  # fmt: skip
+_ARCHITECTURES = tuple(
+    {"__CCE__": 1, "__NPU_ARCH__": number, "__CCE_AICORE__": older}
+    for number, older in ((1001, 100), (2002, 200), (2201, 220))
+)
 """What the compiler defines for the products there are."""
 _OF_TESTS = frozenset({"__CCE_KT_TEST__", "__CCE_UT_TEST__"})
 """What only the vendor's tests on the host define."""

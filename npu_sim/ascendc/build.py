@@ -120,6 +120,7 @@ def arch_defines(product: Product, kind: Kind) -> list[str]:
     return [
         f"__NPU_ARCH__={number}",
         f"__CCE_AICORE__={_CCE_ARCH.get(number, number // 10)}",
+        "__CCE__=1",  # of the vendor's compiler for kernels and for host code beside them
         f"NPUSIM_KIND={core_kind}",
         *split,
     ]

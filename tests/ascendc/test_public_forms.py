@@ -318,7 +318,9 @@ namespace { int unused; }
 """
 
 
-@pytest.mark.parametrize("condition", ["__NPU_ARCH__ == 3510", "defined(__CCE_AICORE__) && __CCE_AICORE__ == 310"])
+@pytest.mark.parametrize(
+    "condition", ["__NPU_ARCH__ == 3510", "defined(__CCE_AICORE__) && __CCE_AICORE__ == 310", "!defined(__CCE__)"]
+)
 @pytest.mark.parametrize("name", [None, "put", "first::second::put"])
 def test_a_kernel_is_what_is_compiled_of_it_in_its_namespace(source_file, condition, name):
     path = source_file("kernel.cpp", BRANCHES.replace("CONDITION", condition))

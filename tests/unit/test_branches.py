@@ -30,6 +30,7 @@ def _left(code: str, *defines: str) -> str:
         ("#if __NPU_ARCH__ == 3510", (), "b"),
         ("#if defined(__NPU_ARCH__) && (__NPU_ARCH__ == 3510)", (), "b"),
         ("#if __CCE_AICORE__ == 220 || __CCE_AICORE__ == 200 || __CCE_AICORE__ == 100", (), "a"),
+        ("#ifdef __CCE__", (), "a"),
         ("#if __NPU_ARCH__ == 2201", (), "ab"),  # on some products
         ("#if __DAV_C220_CUBE__", (), "ab"),  # the compiler's own
         ("#if SIZE + 1 > 2", ("SIZE=1",), "ab"),  # no arithmetic
