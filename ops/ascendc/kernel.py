@@ -9,7 +9,6 @@ from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_set_hf32
 from ops.conv3d_backprop_filter.parts import whole_maps
 from ops.conv3d_backprop_filter.walk_split import (
-    EPILOGUE,
     PROLOGUE,
     close_buffers,
     k_step,
@@ -23,7 +22,9 @@ from ops.conv3d_backprop_filter.walk_split import (
 @jit
 def init_rows(rows, params):
     """Init: HF32 mode, and the flags that say that every buffer is free."""
-    n = emit_set_hf32(rows, 0, params[0].hf32, PROLOGUE, -1)
+    n = 0
+    if not params[0].hf32:
+        n = emit_set_hf32(rows, n, 0, PROLOGUE, -1)
     return open_buffers(rows, n, params[0])
 
 
@@ -57,7 +58,4 @@ def tensor_rows(rows, params, walk, atomic, sequential):
 @jit
 def end_rows(rows, params, walk):
     """End: wait until every buffer is free, and switch HF32 off."""
-    n = close_buffers(rows, 0, params[0], walk)
-    if params[0].hf32:
-        n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
-    return n
+    return close_buffers(rows, 0, params[0], walk)

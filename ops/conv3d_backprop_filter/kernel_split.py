@@ -19,15 +19,13 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_data_copy, emit_fill, emit_set_hf32
+from npu_sim.isa.emit import emit_data_copy, emit_fill
 from npu_sim.isa.op import Data, Pipe, Space
 from ops.common.kernel_parts import BLOCK, core_share
 from ops.common.queues import Queue, deque, enque
 from ops.conv3d_backprop_filter.parts import part_of
 from ops.conv3d_backprop_filter.walk_split import (
     CLEAR,
-    EPILOGUE,
-    PROLOGUE,
     WALK,
     close_buffers,
     k_step,
@@ -176,11 +174,8 @@ def compute(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
     first, end = core_share(p.items, p.cores, core)
     if first == end:
         return
-    n = 0
     walk = np.zeros(1, WALK)
-    if p.hf32:
-        n = emit_set_hf32(rows, n, 1, PROLOGUE, -1)
-    n = open_buffers(rows, n, p)
+    n = open_buffers(rows, 0, p)
     for item in range(first, end):
         m, n_block, k, bd, group, tap = _digits(p, item)
         if not start_item(p, walk, item, m, n_block, bd, group, tap, k * p.single_ho, p.single_ho):
@@ -194,7 +189,4 @@ def compute(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
                 n = k_step(rows, n, p, walk, k_number)
             # K blocks and batch items of other cores go to the same place
             n = store_block(rows, n, p, walk, atomic=True, sequential=False)
-    n = close_buffers(rows, n, p, walk)
-    if p.hf32:
-        n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
-    yield n
+    yield close_buffers(rows, n, p, walk)
