@@ -69,10 +69,8 @@ LINES = LONG_STORE.splitlines()
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("ahead") / "ahead.cpp"
-    path.write_text(LONG_STORE)
-    return path
+def source(source_file):
+    return source_file("ahead.cpp", LONG_STORE)
 
 
 def _call(source, name, *numbers, blocks=1):
