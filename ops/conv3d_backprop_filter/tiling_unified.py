@@ -283,10 +283,8 @@ def whole_map_tiling(
 
     Parameters
     ----------
-    geometry, product
+    geometry, product, merged
         As of `unified_tiling`.
-    merged : MergedGroups
-        How the channels of ``geometry`` are cut into merged groups.
     load_2d : bool
         Fill L0B by plain fractal loads, which the TBE schedule does where x, y and the kernel are one pixel each.
 
