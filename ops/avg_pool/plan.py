@@ -40,16 +40,9 @@ class AvgPoolPlan(OperatorPlan):
     resolved: Resolved
     route: Route
 
-    def run(
-        self,
-        tensors: Mapping[str, np.ndarray],
-        options: ExecuteOptions,
-        results: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
-        """Execute the call, at once where that gives the same; all else as of `OperatorPlan`."""
-        if not run_in_bulk(self.resolved, {**tensors, **(results or {})}, options):
-            # zero arguments do not find the class that slots made anew
-            super(AvgPoolPlan, self).run(tensors, options, results)
+    def run_at_once(self, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> bool:
+        """Execute the call in bulk, see `bulk`."""
+        return run_in_bulk(self.resolved, tensors, options)
 
 
 def geometry_of(call: AvgPoolCall) -> ConvGeometry:

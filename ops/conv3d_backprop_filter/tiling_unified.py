@@ -279,7 +279,7 @@ def single_writer(tiling: UnifiedTiling) -> UnifiedTiling:
 def whole_map_tiling(
     geometry: ConvGeometry, product: Product, merged: MergedGroups, *, load_2d: bool = False
 ) -> UnifiedTiling:
-    """Return the tiling for whole rows of x.
+    """Return the tiling for whole rows of x, which fits every buffer.
 
     Parameters
     ----------
@@ -287,11 +287,6 @@ def whole_map_tiling(
         As of `unified_tiling`.
     load_2d : bool
         Fill L0B by plain fractal loads, which the TBE schedule does where x, y and the kernel are one pixel each.
-
-    Returns
-    -------
-    UnifiedTiling
-        Fits every buffer.
 
     Raises
     ------
