@@ -33,6 +33,8 @@ ITEM = -1
 DEVKIT = "asc-devkit docs/zh/api/SIMD-API/"
 SPLIT = frozenset({C220})
 UNIFIED = frozenset({C100, M200})
+MOVE_FIELDS = ("dst_space", "dst", "src0_space", "src0", "dtype")
+"""Fields of what goes from one space to another."""
 EVERY_PIPE = (Pipe.S, Pipe.V, Pipe.M, Pipe.MTE1, Pipe.MTE2, Pipe.MTE3, Pipe.FIX)
 
 BYTE, SHORT, WORD = 255, 32767, 65535

@@ -190,15 +190,7 @@ class Conv3DBpFilterIntf:
         self._loads = tuple(span for span in (self._input, self._grad_output) if span is not None)
 
     def SetGradOutput(self, gradOutput: np.ndarray) -> None:
-        """Set dL/dY: the view begins at (n, do, first channel block, first row of this core).
-
-        Raises
-        ------
-        StateError
-            Before Init or after End.
-        DTypeError, ShapeError
-            If it is not a 1-D C-contiguous array of the input type.
-        """
+        """Set dL/dY, as `SetInput` X: the view begins at (n, do, first channel block, first row of this core)."""
         self._open("SetGradOutput")
         self._grad_output = place_operand(
             self.run.memory, gradOutput, self._source, "gradOutput", f"{NAME}.SetGradOutput"

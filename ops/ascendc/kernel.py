@@ -7,57 +7,47 @@ from __future__ import annotations
 
 from npu_sim._jit import jit
 from npu_sim.isa.emit import emit_set_hf32
+from ops.conv3d_backprop_filter import walk_split
 from ops.conv3d_backprop_filter.parts import whole_maps
-from ops.conv3d_backprop_filter.walk_split import (
-    EPILOGUE,
-    PROLOGUE,
-    close_buffers,
-    k_step,
-    open_buffers,
-    start_block,
-    start_single_shape,
-    store_block,
-)
 
 
 @jit
 def init_rows(rows, params):
     """Init: HF32 mode, and the flags that say that every buffer is free."""
-    n = emit_set_hf32(rows, 0, params[0].hf32, PROLOGUE, -1)
-    return open_buffers(rows, n, params[0])
+    n = 0
+    if not params[0].hf32:
+        n = emit_set_hf32(rows, n, 0, walk_split.PROLOGUE, -1)
+    return walk_split.open_buffers(rows, n, params[0])
 
 
 @jit
 def start_walk(params, walk):
     """Begin the single shape that ``walk`` has been given."""
     walk[0].dw_plane = params[0].cout_g
-    start_single_shape(params[0], walk, whole_maps(params[0]))
+    walk_split.start_single_shape(params[0], walk, whole_maps(params[0]))
 
 
 @jit
 def iterate_rows(rows, params, walk, block):
     """Iterate: go to base block ``block`` and emit all its K steps; yield how many rows, as a launch's kernel does."""
     p = params[0]
-    start_block(p, walk, block)
+    walk_split.start_block(p, walk, block)
     n = 0
     for k in range(walk[0].k_steps):
         if n + p.step_rows > len(rows):
             yield n
             n = 0
-        n = k_step(rows, n, p, walk, k)
+        n = walk_split.k_step(rows, n, p, walk, k)
     yield n
 
 
 @jit
 def tensor_rows(rows, params, walk, atomic, sequential):
     """GetTensorC: the finished block leaves L0C."""
-    return store_block(rows, 0, params[0], walk, atomic, sequential)
+    return walk_split.store_block(rows, 0, params[0], walk, atomic, sequential)
 
 
 @jit
 def end_rows(rows, params, walk):
     """End: wait until every buffer is free, and switch HF32 off."""
-    n = close_buffers(rows, 0, params[0], walk)
-    if params[0].hf32:
-        n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
-    return n
+    return walk_split.close_buffers(rows, 0, params[0], walk)

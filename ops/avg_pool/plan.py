@@ -20,21 +20,17 @@ from ops.avg_pool.avg_pool3d_grad import avg_pool3d_grad_launch, avg_pool_tiling
 from ops.avg_pool.bulk import run_in_bulk
 from ops.avg_pool.call import AvgPoolCall
 from ops.avg_pool.divisors import kernel_divisor, kernel_value, mean_matrix
+from ops.avg_pool.planner import PoolingPlanner
 from ops.avg_pool.route import Route
 from ops.avg_pool.rules import Resolved
-from ops.common.arguments import Argument, argument_of
 from ops.common.cube_operands import input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
-from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.pipeline import Buffer, Kernel, Step
 from ops.common.plan import OperatorPlan
-from ops.common.rule import product_text
 from ops.common.status import AclnnStatus
 from ops.conv3d_backprop_input.plan import input_gradient_launches
 from ops.vector.elementwise import div_launch, mul_launch
-from ops.vector.steps import StepList, blocked_shape
-
-ARGUMENTS = ("grad_output", "grad_input")
-"""Tensors a call touches; of input only the shape matters."""
+from ops.vector.steps import blocked_shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -44,16 +40,9 @@ class AvgPoolPlan(OperatorPlan):
     resolved: Resolved
     route: Route
 
-    def run(
-        self,
-        tensors: Mapping[str, np.ndarray],
-        options: ExecuteOptions,
-        results: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
-        """Execute the call, at once where that gives the same; all else as of `OperatorPlan`."""
-        if not run_in_bulk(self.resolved, {**tensors, **(results or {})}, options):
-            # zero arguments do not find the class that slots made anew
-            super(AvgPoolPlan, self).run(tensors, options, results)
+    def run_at_once(self, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> bool:
+        """Execute the call in bulk, see `bulk`."""
+        return run_in_bulk(self.resolved, tensors, options)
 
 
 def geometry_of(call: AvgPoolCall) -> ConvGeometry:
@@ -68,29 +57,8 @@ def geometry_of(call: AvgPoolCall) -> ConvGeometry:
     )  # fmt: skip
 
 
-class _Planner:
+class _Planner(PoolingPlanner):
     """The steps of one call in the making."""
-
-    def __init__(self, resolved: Resolved) -> None:
-        self._resolved, self._route, self._call = resolved, resolved.route, resolved.call
-        self._product = resolved.product
-        self.steps = StepList(resolved.product)
-        self.arguments: dict[str, Argument] = {}
-
-    def plan(self) -> CallPlan:
-        """Return the whole call."""
-        if self._route.name != "empty":
-            for name in ARGUMENTS:
-                desc = self._resolved.desc(name)
-                self.arguments[name] = argument_of(name, desc, is_output=name == "grad_input")
-            source = self.steps.contiguous(self.arguments["grad_output"])
-            if self._route.name == "global":
-                self._global(source)
-            elif self._route.name == "AvgPool3DGrad":
-                self._vector(source)
-            else:
-                self._cube(source)
-        return plan_steps(self._product, self.steps.steps)
 
     def _global(self, gradient: Buffer) -> None:
         """Divide one value a plane by the area and spread it."""
@@ -183,15 +151,14 @@ def plan_call(resolved: Resolved) -> AvgPoolPlan:
         161002 if a kernel of the Cube or vector route cannot do the shape (the library wraps the failure), 561103 on
         the global route.
     """
-    planner = _Planner(resolved)
+    planner = _Planner(resolved, "grad_output", "grad_input")
     wrapped = (
         AclnnStatus.ACLNN_ERR_INNER_NULLPTR if resolved.route.name == "global" else AclnnStatus.ACLNN_ERR_PARAM_INVALID
     )
     try:
         calls = planner.plan()
     except OperatorError as error:
-        text = str(error) if resolved.product.name in str(error) else f"{error} ({product_text(resolved.call)})"
-        raise OperatorError(text, int(wrapped)) from error
+        raise planner.refusal(error, wrapped) from error
     return AvgPoolPlan(
         resolved=resolved,
         route=resolved.route,

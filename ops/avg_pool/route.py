@@ -28,21 +28,38 @@ MAX_HALF_COUNT = 2048
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """The way of one call.
+class PoolingRoute:
+    """The way of one call of either pass.
+
+    Attributes
+    ----------
+    name : str
+        "empty", "global", "cube", "cube+mul", or the kernel on vector cores.
+    compute_dtype : {"fp32", "fp16", "hf32"}
+        What divides, multiplies, adds or scales.
+    why : str
+        The condition that decided.
+    deviations : tuple of str
+        Members of the operator's ``DEVIATIONS`` whose condition the call meets, on or off.
+    active : tuple of str
+        Those of them that are on.
+    """
+
+    name: str
+    compute_dtype: str
+    why: str
+    deviations: tuple[str, ...] = ()
+    active: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route(PoolingRoute):
+    """The way of one call; the rest as of `PoolingRoute`.
 
     Attributes
     ----------
     name : {"empty", "global", "cube", "cube+mul", "AvgPool3DGrad"}
         "cube+mul": gradOutput is multiplied by a matrix of reciprocal divisors before the Cube.
-    compute_dtype : {"fp32", "fp16", "hf32"}
-        What divides, multiplies or scales.
-    why : str
-        The condition that decided.
-    deviations : tuple of str
-        Members of `call.DEVIATIONS` whose condition the call meets, on or off.
-    active : tuple of str
-        Those of them that are on.
     ignores_override : bool
         A2 is on and met.
     counts_in_half : bool
@@ -50,10 +67,6 @@ class Route:
     """
 
     name: RouteName
-    compute_dtype: str
-    why: str
-    deviations: tuple[str, ...] = ()
-    active: tuple[str, ...] = ()
 
     @property
     def ignores_override(self) -> bool:

@@ -19,21 +19,20 @@ from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import OperatorError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from ops.avg_pool.call import divisors
+from ops.avg_pool.planner import PoolingPlanner
 from ops.avg_pool_forward.avg_pool3d import avg_pool3d_launch, avg_pool3d_tiling
 from ops.avg_pool_forward.call import AvgPool2dCall
 from ops.avg_pool_forward.route import Route, vector_route
 from ops.avg_pool_forward.rules import Resolved
-from ops.common.arguments import Argument, argument_of
 from ops.common.cube_operands import SYSTEM_WORKSPACE_BYTES, input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
-from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
+from ops.common.pipeline import Buffer, Kernel, Step
 from ops.common.plan import OperatorPlan
-from ops.common.rule import product_text
 from ops.common.status import AclnnStatus
 from ops.conv3d_backprop_input.plan import forward_launches
 from ops.vector.elementwise import div_launch, mul_launch
 from ops.vector.reduce_sum import reduce_sum_launch
-from ops.vector.steps import StepList, blocked_shape
+from ops.vector.steps import blocked_shape
 
 _MOST_SHIFT = 15
 """Powers of two up to this are halves."""
@@ -86,30 +85,8 @@ def mean_matrix(call: AvgPool2dCall, route: Route) -> np.ndarray:
     return factor
 
 
-class _Planner:
+class _Planner(PoolingPlanner):
     """The steps of one call in the making."""
-
-    def __init__(self, resolved: Resolved) -> None:
-        self._resolved, self._route, self._call = resolved, resolved.route, resolved.call
-        self._product = resolved.product
-        self.steps = StepList(resolved.product)
-        self.arguments: dict[str, Argument] = {}
-
-    def plan(self) -> CallPlan:
-        """Return the whole call."""
-        if self._route.name != "empty":
-            self.arguments = {
-                "input": argument_of("input", self._resolved.input, is_output=False),
-                "output": argument_of("output", self._resolved.output, is_output=True),
-            }
-            source = self.steps.contiguous(self.arguments["input"])
-            if self._route.name == "global":
-                self._global(source)
-            elif self._route.name == "AvgPool3D":
-                self._vector(source)
-            else:
-                self._cube(source)
-        return plan_steps(self._product, self.steps.steps)
 
     def _global(self, source: Buffer) -> None:
         """Add up each plane, divide by its area, and make up for another divisor."""
@@ -207,14 +184,13 @@ def plan_call(resolved: Resolved) -> AvgPool2dPlan:
     OperatorError
         561000 if no kernel can do the shape (the library wraps the failure).
     """
-    planner = _Planner(resolved)
+    planner = _Planner(resolved, "input", "output")
     try:
         calls = planner.plan()
     except OperatorError as error:
         if resolved.product.core.is_split and resolved.route.name.startswith("cube"):
             return plan_call(replace(resolved, route=vector_route(f"the Cube's kernel here cannot: {error}")))
-        text = str(error) if resolved.product.name in str(error) else f"{error} ({product_text(resolved.call)})"
-        raise OperatorError(text, int(AclnnStatus.ACLNN_ERR_INNER)) from error
+        raise planner.refusal(error, AclnnStatus.ACLNN_ERR_INNER) from error
     return AvgPool2dPlan(
         resolved=resolved,
         route=resolved.route,

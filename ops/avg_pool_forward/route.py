@@ -10,15 +10,23 @@ from typing import Literal
 
 from npu_sim.dtypes.cube_math import CubeMathType
 from ops.avg_pool.call import PoolAxis
-from ops.avg_pool.route import MAX_AREA, MAX_CHANNELS, MAX_DIVISOR, MAX_KERNEL, SMALL_KERNEL, is_strip
+from ops.avg_pool.route import (
+    MAX_AREA,
+    MAX_CHANNELS,
+    MAX_DIVISOR,
+    MAX_KERNEL,
+    SMALL_KERNEL,
+    PoolingRoute,
+    is_strip,
+)
 from ops.avg_pool_forward.call import AvgPool2dCall
 
 RouteName = Literal["empty", "global", "cube", "cube+mul", "AvgPool3D"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """The way of one call.
+class Route(PoolingRoute):
+    """The way of one call; the rest as of `PoolingRoute`.
 
     Attributes
     ----------
@@ -26,21 +34,11 @@ class Route:
         "cube+mul": the sums of windows are multiplied by a matrix of reciprocal divisors behind the Cube.
     compute_dtype : {"fp32", "fp16"}
         What is multiplied and divided; AvgPool3D widens 16-bit tensors to it.
-    why : str
-        The condition that decided.
-    deviations : tuple of str
-        Members of `call.DEVIATIONS` whose condition the call meets, on or off.
-    active : tuple of str
-        Those of them that are on.
     on_ai_cpu : bool
         The library computes this on the AI CPU, which the machine does not have.
     """
 
     name: RouteName
-    compute_dtype: str
-    why: str
-    deviations: tuple[str, ...] = ()
-    active: tuple[str, ...] = ()
     on_ai_cpu: bool = False
 
 

@@ -23,23 +23,12 @@ from ops.cli.timing_text import (
     waits,
 )
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, seconds_words
+from ops.studies.network import sums
 from ops.studies.network.report import NetworkReport, conclusion
-from ops.studies.network.sums import (
-    CAST,
-    LAYOUT,
-    MULTIPLY,
-    SHARED,
-    kind_of,
-    paths_of,
-    ranked_launches,
-    roofline,
-    seconds_by_kind,
-    seconds_by_result,
-)
 from ops.studies.network.times import LayerTimes, StepTimes
 
 _LAUNCHES_SHOWN = 10
-_RESULTS = ("y", "dx", "dw", "db", SHARED)
+_RESULTS = ("y", "dx", "dw", "db", sums.SHARED)
 
 LAYER_HEADINGS = (
     "layer", "us each", "us", "low", "high", "share", *_RESULTS, "layouts", "of peak", "FLOP/B", "of roof", "L2 hits",
@@ -134,15 +123,17 @@ def _layer_cells(times: StepTimes, layers: list[LayerTimes], total: float, task:
     layouts = seconds = 0.0
     pipes: dict[str, float] = {}
     for count, call in weighted:
-        for name, part in seconds_by_result(call).items():
+        for name, part in sums.seconds_by_result(call).items():
             results[name] += count * part
-        layouts += sum(count * own.task_seconds for step, own in call.by_step if kind_of(call, step) == LAYOUT)
+        layouts += sum(
+            count * own.task_seconds for step, own in call.by_step if sums.kind_of(call, step) == sums.LAYOUT
+        )
         seconds += count * call.task_seconds
         for pipe, share in call.pipe_shares.items():
             pipes[pipe] = pipes.get(pipe, 0.0) + count * share * call.total_cycles
     cycles = sum(count * call.total_cycles for count, call in weighted)
     peak = sum(count * call.cube_utilisation * call.total_cycles for count, call in weighted) / max(cycles, 1)
-    place = roofline(weighted, times.setting.chip)
+    place = sums.roofline(weighted, times.setting.chip)
     busiest = max(pipes, key=lambda pipe: pipes[pipe], default="")
     return (
         _us(seconds),
@@ -162,7 +153,7 @@ def launch_lines(times: StepTimes) -> list[tuple[str, ...]]:
     """Return a line for each launch of the step, the longest first, under `LAUNCH_HEADINGS`."""
     total = times.every.task_seconds
     lines: list[tuple[str, ...]] = []
-    for one in ranked_launches(times):
+    for one in sums.ranked_launches(times):
         busy = one.result.busy_cycles
         pipe = max(busy, key=lambda name, busy=busy: busy[name])  # type: ignore[misc]
         limit = f"{pipe} {percent(busy[pipe] / max(one.result.total_cycles, 1))}"
@@ -198,7 +189,7 @@ def path_lines(times: StepTimes) -> list[tuple[str, ...]]:
             f"{one.moved / 1e6:.1f}",
             "-" if one.reuse is None else f"{one.reuse:.2f}",
         )
-        for one in paths_of(weighted)
+        for one in sums.paths_of(weighted)
     ]
 
 
@@ -235,8 +226,8 @@ def _limited(times: LaunchTimes, seconds: float) -> str:
 
 def kinds_words(times: StepTimes) -> str:
     """Return what the time of a step goes to."""
-    kinds, total = seconds_by_kind(times), times.every.task_seconds
-    names = {MULTIPLY: "kernels", LAYOUT: "layout conversions", CAST: "casts"}
+    kinds, total = sums.seconds_by_kind(times), times.every.task_seconds
+    names = {sums.MULTIPLY: "kernels", sums.LAYOUT: "layout conversions", sums.CAST: "casts"}
     parts = (
         f"{names.get(kind, 'sums and fills')} {seconds_words(part)} ({percent(part / total)})"
         for kind, part in kinds.items()
@@ -257,7 +248,7 @@ def advice_lines(report: NetworkReport, times: StepTimes) -> list[str]:
 
 def roofline_words(times: StepTimes) -> str:
     """Return where a step stands on the roofline; "" where nothing is multiplied."""
-    found = roofline([(layer.layer.count, call) for layer, call in times.calls], times.setting.chip)
+    found = sums.roofline([(layer.layer.count, call) for layer, call in times.calls], times.setting.chip)
     if found is None:
         return ""
     return (

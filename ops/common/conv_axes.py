@@ -1,4 +1,4 @@
-"""The spatial axes of a convolution's call, from its tensors and arrays as they are given."""
+"""A convolution's call, either way, and its spatial axes, from its tensors and arrays as they are given."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from npu_sim.products import Product
 from ops.common.tensor_desc import TensorDesc
 
 Axis = Literal["L", "D", "H", "W"]
@@ -13,6 +14,46 @@ Pads = tuple[tuple[int, int], ...]
 """(before, after) of each spatial axis."""
 
 AXES_OF_RANK: dict[int, tuple[Axis, ...]] = {3: ("L",), 4: ("H", "W"), 5: ("D", "H", "W")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvCall:
+    """What the calls of both directions have; None stands for a null pointer.
+
+    Attributes
+    ----------
+    product : Product
+        Where it runs.
+    input, weight : TensorDesc or None
+        N, C, spatial axes; weight (Cout, Cin / groups, kernel), with ``transposed`` (Cin, Cout / groups, kernel).
+    stride, padding, dilation, output_padding : tuple of int or None
+        As given: no broadcast of one entry to all axes. 2D padding also as (up, down, left, right).
+    transposed : bool
+        Transposed convolution: what the gradient of an ordinary one's input is.
+    groups : int
+        Channel groups.
+    cube_math_type : int
+        What the Cube may do with the precision.
+    strict_output_dtype : bool
+        Require the output dtypes the page names instead of casting to any listed one.
+    """
+
+    product: Product
+    input: TensorDesc | None
+    weight: TensorDesc | None
+    stride: tuple[int, ...] | None
+    padding: tuple[int, ...] | None
+    dilation: tuple[int, ...] | None
+    transposed: bool
+    output_padding: tuple[int, ...] | None
+    groups: int
+    cube_math_type: int
+    strict_output_dtype: bool = False
+
+    @property
+    def rank(self) -> int:
+        """Axes of input; 0 for a null pointer."""
+        return 0 if self.input is None else self.input.rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -236,6 +236,13 @@ class ConvGeometry:
         return (self.kh - 1) * self.dilation[1] + 1
 
     @property
+    def single_tap_dilation(self) -> Triple:
+        """The dilation with 1 on every axis where the kernel has one tap (ops-nn, op_host/op_tiling/common)."""
+        taps = (self.kd, self.kh, self.kw)
+        depth, height, width = (1 if tap == 1 else step for tap, step in zip(taps, self.dilation, strict=True))
+        return (depth, height, width)
+
+    @property
     def kernel_width(self) -> int:
         """Columns of x one output pixel reads: the dilated kernel width."""
         return (self.kw - 1) * self.dilation[2] + 1

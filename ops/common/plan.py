@@ -76,8 +76,14 @@ class OperatorPlan:
         ProductError
             If the overflow mode does not exist on the product; nothing is written then.
         """
+        if self.run_at_once({**tensors, **(results or {})}, options):
+            return
         descs = {name: self.resolved.desc(name) for name in self.arguments}
         run_planned(self.calls, self.arguments, descs, tensors, options, self.constants, results)
+
+    def run_at_once(self, tensors: Mapping[str, np.ndarray], options: ExecuteOptions) -> bool:
+        """Execute the call without its steps, if that gives the same; return whether it has."""
+        return False
 
     @property
     def workspace_bytes(self) -> int:

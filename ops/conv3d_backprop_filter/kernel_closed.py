@@ -13,19 +13,9 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_set_hf32
 from ops.common.kernel_parts import ceil_div, core_share
 from ops.conv3d_backprop_filter.kernel_split import start_item
-from ops.conv3d_backprop_filter.walk_split import (
-    EPILOGUE,
-    PROLOGUE,
-    WALK,
-    close_buffers,
-    k_step,
-    open_buffers,
-    start_block,
-    store_block,
-)
+from ops.conv3d_backprop_filter.walk_split import WALK, close_buffers, k_step, open_buffers, start_block, store_block
 
 
 @jit
@@ -38,11 +28,8 @@ def compute(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
     rest, m = divmod(core, p.m_count)
     share, n_block = divmod(rest, p.n_count)
     first, end = core_share(p.n * p.dout * p.ho, p.cores // (p.m_count * p.n_count), share)
-    n = 0
     walk = np.zeros(1, WALK)
-    if p.hf32:
-        n = emit_set_hf32(rows, n, 1, PROLOGUE, -1)
-    n = open_buffers(rows, n, p)
+    n = open_buffers(rows, 0, p)
     a_turn, b_turn = 0, 0
     for outer in range(p.group * p.dk):
         group, tap = divmod(outer, p.dk)
@@ -72,7 +59,4 @@ def compute(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
             if walk[0].resumes:
                 n = store_block(rows, n, p, walk, atomic=True, sequential=False)
             block += 1
-    n = close_buffers(rows, n, p, walk)
-    if p.hf32:
-        n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
-    yield n
+    yield close_buffers(rows, n, p, walk)

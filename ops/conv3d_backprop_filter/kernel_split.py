@@ -19,23 +19,12 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_data_copy, emit_fill, emit_set_hf32
+from npu_sim.isa.emit import emit_data_copy, emit_fill
 from npu_sim.isa.op import Data, Pipe, Space
 from ops.common.kernel_parts import BLOCK, core_share
 from ops.common.queues import Queue, deque, enque
+from ops.conv3d_backprop_filter import walk_split
 from ops.conv3d_backprop_filter.parts import part_of
-from ops.conv3d_backprop_filter.walk_split import (
-    CLEAR,
-    EPILOGUE,
-    PROLOGUE,
-    WALK,
-    close_buffers,
-    k_step,
-    open_buffers,
-    start_block,
-    start_single_shape,
-    store_block,
-)
 
 ZEROS = Queue(producer=Pipe.MTE2.value, consumer=Pipe.MTE3.value)
 """A stretch of L1 that is filled once and copied out again and again."""
@@ -116,7 +105,7 @@ def start_item(p, walk, tile, m, n, bd, group, tap, first_row, row_count):
     w.dy = p.dy + (dy_plane * p.ho * p.wo + part.dy_first) * BLOCK
     w.dw = dw_place(p, group, tap, position, plane0, m0)
     w.dw_tensor, w.dw_plane = p.dw_tensor, p.taps * p.cout_g
-    start_single_shape(p, walk, part)
+    walk_split.start_single_shape(p, walk, part)
     return True
 
 
@@ -146,10 +135,10 @@ def clear(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
     buffer = min(p.clear_buffer, longest)
     n = emit_fill(
         rows, 0, dst_space=Space.L1, dst=0, dtype=Data.FP32, repeat=1, block_num=buffer // BLOCK, dst_gap=0,
-        value_bits=0, site=CLEAR, tile=-1,
+        value_bits=0, site=walk_split.CLEAR, tile=-1,
     )  # fmt: skip
-    n = enque(rows, n, ZEROS, 0, CLEAR, -1)
-    n = deque(rows, n, ZEROS, 0, CLEAR, -1)
+    n = enque(rows, n, ZEROS, 0, walk_split.CLEAR, -1)
+    n = deque(rows, n, ZEROS, 0, walk_split.CLEAR, -1)
     for in_slot in range(2):
         address, length, tensor = p.dw + start, end - start, p.dw_tensor
         if in_slot:
@@ -161,7 +150,7 @@ def clear(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
             n = emit_data_copy(
                 rows, n, dst_space=Space.GM, dst=address + at, src_space=Space.L1, src=0, block_count=1,
                 block_len=min(buffer, length - at) // BLOCK, src_gap=0, dst_gap=0, dtype=Data.FP32, tensor=tensor,
-                site=CLEAR, tile=-1,
+                site=walk_split.CLEAR, tile=-1,
             )  # fmt: skip
     yield n
 
@@ -176,25 +165,19 @@ def compute(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
     first, end = core_share(p.items, p.cores, core)
     if first == end:
         return
-    n = 0
-    walk = np.zeros(1, WALK)
-    if p.hf32:
-        n = emit_set_hf32(rows, n, 1, PROLOGUE, -1)
-    n = open_buffers(rows, n, p)
+    walk = np.zeros(1, walk_split.WALK)
+    n = walk_split.open_buffers(rows, 0, p)
     for item in range(first, end):
         m, n_block, k, bd, group, tap = _digits(p, item)
         if not start_item(p, walk, item, m, n_block, bd, group, tap, k * p.single_ho, p.single_ho):
             continue
         for block in range(walk[0].blocks):
-            start_block(p, walk, block)
+            walk_split.start_block(p, walk, block)
             for k_number in range(walk[0].k_steps):
                 if n + p.step_rows > len(rows):
                     yield n
                     n = 0
-                n = k_step(rows, n, p, walk, k_number)
+                n = walk_split.k_step(rows, n, p, walk, k_number)
             # K blocks and batch items of other cores go to the same place
-            n = store_block(rows, n, p, walk, atomic=True, sequential=False)
-    n = close_buffers(rows, n, p, walk)
-    if p.hf32:
-        n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
-    yield n
+            n = walk_split.store_block(rows, n, p, walk, atomic=True, sequential=False)
+    yield walk_split.close_buffers(rows, n, p, walk)

@@ -19,21 +19,12 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.emit import emit_add, emit_data_copy, emit_set_hf32
+from npu_sim.isa.emit import emit_add, emit_data_copy
 from npu_sim.isa.op import Data, Pipe, Space
 from ops.common.kernel_parts import BLOCK, core_share
 from ops.common.queues import Queue, alloc, close_queues, deque, enque, free, open_queues
 from ops.conv3d_backprop_filter.kernel_split import dw_place, start_item
-from ops.conv3d_backprop_filter.walk_split import (
-    EPILOGUE,
-    PROLOGUE,
-    WALK,
-    close_buffers,
-    k_step,
-    open_buffers,
-    start_block,
-    store_block,
-)
+from ops.conv3d_backprop_filter.walk_split import WALK, close_buffers, k_step, open_buffers, start_block, store_block
 
 LOAD, ADD, STORE_SUM, SYNC = range(4)
 SUM_SITES = {LOAD: "LOAD", ADD: "ADD", STORE_SUM: "STORE", SYNC: "SYNC"}
@@ -74,11 +65,8 @@ def compute(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
     shares = core < p.tail * p.sharers
     if first == end and not shares:
         return
-    n = 0
     walk = np.zeros(1, WALK)
-    if p.hf32:
-        n = emit_set_hf32(rows, n, 1, PROLOGUE, -1)
-    n = open_buffers(rows, n, p)
+    n = open_buffers(rows, 0, p)
     for turn in range(end - first + (1 if shares else 0)):
         in_slot = turn == end - first
         number = owned + core // p.sharers if in_slot else first + turn
@@ -107,10 +95,7 @@ def compute(rows: Any, params: Any, core: int, phase: int) -> Iterator[int]:
                     n = k_step(rows, n, p, walk, k)
                 n = store_block(rows, n, p, walk, adds, False)
             adds = True
-    n = close_buffers(rows, n, p, walk)
-    if p.hf32:
-        n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
-    yield n
+    yield close_buffers(rows, n, p, walk)
 
 
 @jit

@@ -23,7 +23,6 @@ from ops.conv3d_backprop_filter.tiling_data import (
     Split,
     StreamK,
     element_bytes,
-    single_tap_dilation,
 )
 from ops.conv3d_backprop_filter.tiling_library import library_tiling
 
@@ -112,7 +111,7 @@ def base_tiling(geometry: ConvGeometry, compute_dtype: str, cores: int) -> DwTil
     DwTiling or None
         Tiling key 0; None where the tiling library refuses the call.
     """
-    g = replace(geometry, dilation=single_tap_dilation(geometry))
+    g = replace(geometry, dilation=geometry.single_tap_dilation)
     values = _values(g, compute_dtype, cores)
     return None if values is None else _structure(g, values, compute_dtype)
 

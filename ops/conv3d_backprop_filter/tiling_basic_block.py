@@ -21,7 +21,6 @@ from ops.conv3d_backprop_filter.tiling_data import (
     Split,
     StreamK,
     element_bytes,
-    single_tap_dilation,
 )
 from ops.conv3d_backprop_filter.tiling_parts import part_problem, tap_problem
 from ops.conv3d_backprop_filter.tiling_public import Buffers, assemble, matrix_problem
@@ -43,7 +42,7 @@ def basic_block_applies(geometry: ConvGeometry, compute_dtype: str, deterministi
         return True
     item_bytes = element_bytes(compute_dtype)
     merged = geometry.merged_groups(BLOCK_BYTES // item_bytes)
-    if item_bytes != 2 or merged.real_g != 1 or single_tap_dilation(geometry)[0] != 1:
+    if item_bytes != 2 or merged.real_g != 1 or geometry.single_tap_dilation[0] != 1:
         return False
     taps = geometry.kh * geometry.kw
     n_extent = taps * geometry.kd * merged.cin1_g * (BLOCK_BYTES // item_bytes)
@@ -70,7 +69,7 @@ def basic_block_tiling(
     DwTiling
         Whether it fits is not checked here, as in the operator: `tiling.overflows` tells.
     """
-    geometry = replace(geometry, dilation=single_tap_dilation(geometry))
+    geometry = replace(geometry, dilation=geometry.single_tap_dilation)
     c0 = BLOCK_BYTES // element_bytes(compute_dtype)
     merged = geometry.merged_groups(c0)
     dk_merged = merged.real_g == 1 and geometry.dilation[0] == 1 and not deterministic
@@ -103,7 +102,7 @@ def deterministic_fallback_tiling(
     The operator's search does not look at L0, and counts more of x than the kernel loads. Parameters are those of
     `basic_block_tiling`; ``w_parts`` and ``tap_by_tap`` as in `DwTiling`.
     """
-    geometry = replace(geometry, dilation=single_tap_dilation(geometry))
+    geometry = replace(geometry, dilation=geometry.single_tap_dilation)
     merged = geometry.merged_groups(BLOCK_BYTES // element_bytes(compute_dtype))
     problem, origin = matrix_problem(geometry, compute_dtype, cores, buffers), ORIGIN_OURS
     items = merged.real_g * geometry.kd

@@ -25,7 +25,6 @@ from ops.conv3d_backprop_filter.tiling_data import (
     Split,
     StreamK,
     element_bytes,
-    single_tap_dilation,
 )
 
 _BASE_M, _BASE_N = 256, 128
@@ -36,7 +35,7 @@ def closed_tiling(geometry: ConvGeometry, product: Product, compute_dtype: str) 
     cores = product.cube_core_count
     if load3d_excess(geometry, LOAD3D_LIMITS) is not None:
         return None
-    g = replace(geometry, dilation=single_tap_dilation(geometry))
+    g = replace(geometry, dilation=geometry.single_tap_dilation)
     item = element_bytes(compute_dtype)
     c0 = BLOCK_BYTES // item
     merged = g.merged_groups(c0)

@@ -16,7 +16,6 @@ from npu_sim.dtypes.formats import DTYPES
 from npu_sim.errors import DTypeError
 from npu_sim.units import BLOCK_BYTES, ceil_div
 from ops.common.cube_operands import COMPUTE_DTYPES
-from ops.common.geometry import ConvGeometry
 from ops.common.vendor_members import members_of, words_of
 
 ORIGIN_BASIC_BLOCK = "basic block"
@@ -312,10 +311,3 @@ def element_bytes(compute_dtype: str) -> int:
     if compute_dtype not in COMPUTE_DTYPES:
         raise DTypeError(f"compute_dtype must be one of {', '.join(COMPUTE_DTYPES)}, not {compute_dtype!r}")
     return DTYPES[compute_dtype].item_bytes
-
-
-def single_tap_dilation(geometry: ConvGeometry) -> tuple[int, int, int]:
-    """Return the dilation with 1 on every axis where the kernel has one tap (ops-nn, conv_backprop_filter_context)."""
-    taps = (geometry.kd, geometry.kh, geometry.kw)
-    depth, height, width = (1 if tap == 1 else step for tap, step in zip(taps, geometry.dilation, strict=True))
-    return (depth, height, width)

@@ -22,7 +22,6 @@ from ops.conv3d_backprop_filter.tiling_data import (
     ORIGIN_TAPS,
     DwTiling,
     Split,
-    single_tap_dilation,
 )
 from ops.conv3d_backprop_filter.tiling_parts import MOST_COLUMNS, column_parts, part_problem, tap_problem
 from ops.conv3d_backprop_filter.tiling_public import Buffers, assemble, matrix_problem
@@ -60,7 +59,7 @@ def fallback_tiling(
         May still overflow L1 where no block fits: `tiling.overflows` tells. At least one of ``m_count``, ``n_count``
         and ``k_count`` is 1, and the tiling key says which, as in CANN's tilings.
     """
-    geometry = replace(geometry, dilation=single_tap_dilation(geometry))
+    geometry = replace(geometry, dilation=geometry.single_tap_dilation)
     problem = matrix_problem(geometry, compute_dtype, cores, buffers)
     origin = ORIGIN_OURS
     if tap_by_tap:

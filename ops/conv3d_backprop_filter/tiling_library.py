@@ -33,7 +33,7 @@ from ops.conv3d_backprop_filter.tiling_cycles import (
     holds_a,
     holds_b,
 )
-from ops.conv3d_backprop_filter.tiling_data import element_bytes, single_tap_dilation
+from ops.conv3d_backprop_filter.tiling_data import element_bytes
 from ops.conv3d_backprop_filter.tiling_factors import factor_at_most, factors, looks_prime, part, parts
 
 _L0_FRACTALS, _L0C_FRACTALS = 64, 128
@@ -95,7 +95,7 @@ def _extents(geometry: ConvGeometry, compute_dtype: str) -> Extents:
     g, item = geometry, element_bytes(compute_dtype)
     k0 = BLOCK_BYTES // item
     merged = g.merged_groups(k0)
-    _, dilation_h, dilation_w = single_tap_dilation(g)
+    _, dilation_h, dilation_w = g.single_tap_dilation
     return Extents(
         batch=g.n, dout=g.do, ho=g.ho, wo=g.wo, hi=g.hi, wi=g.wi, kd=g.kd, taps=g.kh * g.kw,
         kernel_height=(g.kh - 1) * dilation_h + 1, kernel_width=(g.kw - 1) * dilation_w + 1, stride_h=g.stride[1],

@@ -13,7 +13,7 @@ from npu_sim.products import Product
 from npu_sim.units import align_up, ceil_div
 from ops.common.geometry import CUBE_ROWS, ConvGeometry
 from ops.conv3d_backprop_filter.tiling import choose_tiling, overflows, unencodable
-from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split, single_tap_dilation
+from ops.conv3d_backprop_filter.tiling_data import DwTiling, Split
 from ops.conv3d_backprop_filter.tiling_public import assemble, matrix_problem
 from ops.conv3d_backprop_filter.tiling_search import BlockSearch, Problem, SearchRules
 
@@ -104,7 +104,7 @@ class WeightGradientTilingSpace:
         search.step_n = min(search.step_n, ceil_div(single_n, search.base_n))
         search.total = p.items * counts[0] * counts[1] * counts[2]
         search.used = min(p.cores, search.total)
-        tiling = assemble(search, replace(self.geometry, dilation=single_tap_dilation(self.geometry)),
+        tiling = assemble(search, replace(self.geometry, dilation=self.geometry.single_tap_dilation),
                           self.compute_dtype, ORIGIN_TUNED)  # fmt: skip
         return None if overflows(tiling, self.product.core) or unencodable(tiling) else tiling
 
@@ -134,5 +134,5 @@ class WeightGradientTilingSpace:
 
 
 def _problem_of(geometry: ConvGeometry, compute_dtype: str, product: Product) -> Problem:
-    reduced = replace(geometry, dilation=single_tap_dilation(geometry))
+    reduced = replace(geometry, dilation=geometry.single_tap_dilation)
     return matrix_problem(reduced, compute_dtype, product.cube_core_count, product.core)

@@ -279,21 +279,14 @@ def single_writer(tiling: UnifiedTiling) -> UnifiedTiling:
 def whole_map_tiling(
     geometry: ConvGeometry, product: Product, merged: MergedGroups, *, load_2d: bool = False
 ) -> UnifiedTiling:
-    """Return the tiling for whole rows of x.
+    """Return the tiling for whole rows of x, which fits every buffer.
 
     Parameters
     ----------
-    geometry, product
+    geometry, product, merged
         As of `unified_tiling`.
-    merged : MergedGroups
-        How the channels of ``geometry`` are cut into merged groups.
     load_2d : bool
         Fill L0B by plain fractal loads, which the TBE schedule does where x, y and the kernel are one pixel each.
-
-    Returns
-    -------
-    UnifiedTiling
-        Fits every buffer.
 
     Raises
     ------

@@ -33,6 +33,7 @@ from npu_sim.isa.emit import (
     emit_mmad,
     emit_pipe_barrier,
     emit_set_atomic,
+    emit_set_hf32,
     set_feature_map,
     set_window,
 )
@@ -158,7 +159,9 @@ def start_block(p, walk, block):
 
 @jit
 def open_buffers(rows, n, p):
-    """Say once that every buffer is free."""
+    """Switch HF32 on where the Cube multiplies it, and say once that every buffer is free."""
+    if p.hf32:
+        n = emit_set_hf32(rows, n, 1, PROLOGUE, -1)
     n = open_queue(rows, n, A1, p.al1, PROLOGUE)
     n = open_queue(rows, n, B1, p.bl1, PROLOGUE)
     n = open_queue(rows, n, L0, p.l0_buffers, PROLOGUE)
@@ -175,12 +178,15 @@ def _close(rows, n, queue, halves, held):
 
 @jit
 def close_buffers(rows, n, p, walk):
-    """Wait until every buffer is free, but for those in use: nobody would set their flags any more."""
+    """Wait until every buffer is free, but for those in use, whose flags nobody would set any more; HF32 goes off."""
     w = walk[0]
     n = _close(rows, n, A1, p.al1, w.held_a1)
     n = _close(rows, n, B1, p.bl1, w.held_b1)
     n = _close(rows, n, L0, p.l0_buffers, 0)
-    return _close(rows, n, L0C, p.cl0, w.held_l0c)
+    n = _close(rows, n, L0C, p.cl0, w.held_l0c)
+    if p.hf32:
+        n = emit_set_hf32(rows, n, 0, EPILOGUE, -1)
+    return n
 
 
 @jit

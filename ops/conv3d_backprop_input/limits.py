@@ -111,7 +111,7 @@ def library_only_limits(geometry: ConvGeometry, product: Product, compute_dtype:
 
 def _window_limits(g: ConvGeometry) -> list[Limit]:
     """Return the limits of every image-to-column load; a dilation counts only where the kernel has taps."""
-    dilation = [1 if tap == 1 else step for tap, step in zip((g.kd, g.kh, g.kw), g.dilation, strict=True)]
+    dilation = g.single_tap_dilation
     return [
         ("kernel height", g.kh, KERNEL_MAX),
         ("kernel width", g.kw, KERNEL_MAX),

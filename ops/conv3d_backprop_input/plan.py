@@ -76,14 +76,9 @@ def forward_launches(
     *,
     block_dim: int | None = None,
 ) -> Kernel:
-    """Choose tiling and launches of y = conv(x, weight); parameters as of `input_gradient_launches`.
+    """Choose tiling and launches of y = conv(x, weight); parameters and errors as of `input_gradient_launches`.
 
     The input gradient of a transposed convolution is this, with its grad_output as x and its weight as it is.
-
-    Raises
-    ------
-    OperatorError
-        161002 if the product's Cube does not multiply ``compute_dtype``; 561103 if the kernel cannot do the shape.
     """
     check_compute_dtype(product, compute_dtype)
     product = with_cores(product, block_dim)

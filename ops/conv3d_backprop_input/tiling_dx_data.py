@@ -97,14 +97,12 @@ class DxProblem:
         g = geometry
         c0 = DTYPES[compute_dtype].block_elems
         merged = g.merged_groups(c0)
-        taps = (g.kd, g.kh, g.kw)
-        d, h, w = (1 if tap == 1 else step for tap, step in zip(taps, g.dilation, strict=True))
         cout1, cin1 = ceil_div(g.cout, c0), ceil_div(g.cin, c0)
         single = merged.real_g == 1
         return cls(
             geometry=g,
             compute_dtype=compute_dtype,
-            dilation=(d, h, w),
+            dilation=g.single_tap_dilation,
             item=32 // c0,
             c0=c0,
             groups=merged.real_g,

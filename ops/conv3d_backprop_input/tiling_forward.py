@@ -20,14 +20,8 @@ class ForwardTiling:
 
     Attributes
     ----------
-    geometry : ConvGeometry
-        The convolution.
-    compute_dtype : str
-        What the Cube multiplies.
-    c0 : int
-        Channel block.
-    groups : int
-        Merged groups.
+    geometry, compute_dtype, c0, groups
+        As of `tiling_dx_data.DxProblem`.
     cin1, cout1 : int
         Channel blocks of x and y.
     cin1_g, cout1_g : int

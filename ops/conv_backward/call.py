@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from npu_sim.products import Product
-from ops.common.conv_axes import ConvAxis, spatial_axes, split_padding
+from ops.common.conv_axes import ConvAxis, ConvCall, spatial_axes, split_padding
 from ops.common.quirks import check_quirks
 from ops.common.rule import Profile, check_profile
 from ops.common.tensor_desc import TensorDesc
@@ -20,25 +19,17 @@ Q3: a deterministic 3D weight gradient with groups is refused, as in the operato
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvBackwardCall:
-    """The arguments of one call, in the words of the C interface; None stands for a null pointer.
+class ConvBackwardCall(ConvCall):
+    """The arguments of one call, in the words of the C interface; the rest as of `ConvCall`.
 
     Attributes
     ----------
-    product : Product
-        Where it runs.
-    grad_output, input, weight : TensorDesc or None
-        N, C, spatial axes; weight (Cout, Cin / groups, kernel), with ``transposed`` (Cin, Cout / groups, kernel).
-    bias_sizes, stride, padding, dilation, output_padding : tuple of int or None
-        As given: no broadcast of one entry to all axes. 2D padding also as (up, down, left, right).
-    transposed : bool
-        Gradient of a transposed convolution.
-    groups : int
-        Channel groups.
+    grad_output : TensorDesc or None
+        N, C, spatial axes.
+    bias_sizes : tuple of int or None
+        As given.
     output_mask : tuple of bool or None
         Whether the gradients of input, weight and bias are wanted.
-    cube_math_type : int
-        What the Cube may do with the precision.
     grad_input, grad_weight, grad_bias : TensorDesc or None
         Where the results go.
     profile : {"page", "library"}
@@ -48,8 +39,6 @@ class ConvBackwardCall:
         Members of `QUIRKS` that are on.
     deterministic : bool
         The context's deterministic mode.
-    strict_output_dtype : bool
-        Require the output dtypes the page names instead of casting to any listed one.
 
     Raises
     ------
@@ -57,26 +46,15 @@ class ConvBackwardCall:
         161002: no such profile or quirk. Everything else is the business of the rules.
     """
 
-    product: Product
     grad_output: TensorDesc | None
-    input: TensorDesc | None
-    weight: TensorDesc | None
     bias_sizes: tuple[int, ...] | None
-    stride: tuple[int, ...] | None
-    padding: tuple[int, ...] | None
-    dilation: tuple[int, ...] | None
-    transposed: bool
-    output_padding: tuple[int, ...] | None
-    groups: int
     output_mask: tuple[bool, ...] | None
-    cube_math_type: int
     grad_input: TensorDesc | None
     grad_weight: TensorDesc | None
     grad_bias: TensorDesc | None
     profile: Profile = "page"
     quirks: frozenset[str] = frozenset()
     deterministic: bool = False
-    strict_output_dtype: bool = False
 
     def __post_init__(self) -> None:
         check_profile(self.profile)
@@ -86,11 +64,6 @@ class ConvBackwardCall:
     def column(self) -> Profile:
         """The profile in force."""
         return self.profile
-
-    @property
-    def rank(self) -> int:
-        """Axes of input; 0 for a null pointer."""
-        return 0 if self.input is None else self.input.rank
 
     @property
     def x(self) -> TensorDesc | None:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from npu_sim.report.explain import Explanation, Value
+from npu_sim.report.explain import Explanation
+from ops.common.conv_plan import conv_facts
 from ops.common.explain import call_words, explanation_of
 from ops.conv_backward.plan import ConvBackwardPlan
 
 
 def explain_call(plan: ConvBackwardPlan, title: str = "aclnnConvolutionBackward") -> Explanation:
     """Return what ``plan`` runs and why; touches no tensor data."""
-    resolved = plan.resolved
-    call = resolved.call
-    facts: dict[str, Value] = {
-        "route": plan.route.name,
-        "transposed": call.transposed,
-        "groups": call.groups,
-        "promoted dtype": resolved.promoted_dtype,
-        "cubeMathType": call.cube_math_type,
-        "the Cube multiplies": resolved.compute_dtype,
-        "workspace (bytes)": plan.workspace_bytes,
-        "profile": call.profile,
-        "deterministic": call.deterministic,
-        "quirks": ", ".join(sorted(call.quirks)) or "none",
-    }
+    call = plan.resolved.call
+    facts = conv_facts(plan, call.profile)
+    facts |= {"deterministic": call.deterministic, "quirks": ", ".join(sorted(call.quirks)) or "none"}
     if plan.route.input_gradient_matmul is not None:
         facts["gradInput"] = f"matrix product ({plan.route.input_gradient_matmul})"
     if plan.route.weight_gradient_matmul:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from ops.common.arguments import Argument, argument_of
+from ops.common.conv_plan import geometry_on, without_kernel
 from ops.common.core_count import with_cores
 from ops.common.cube_operands import (
     input_layout,
@@ -23,7 +23,6 @@ from ops.common.generation import Generation
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
 from ops.common.plan import OperatorPlan
-from ops.common.status import NO_KERNEL
 from ops.common.view import View
 from ops.conv3d_backprop_filter.plan import WeightGradientLayouts, weight_gradient_kernel
 from ops.conv3d_backprop_filter.tiling_data import DwTiling
@@ -80,17 +79,8 @@ def geometry_of(call: ConvBackwardCall) -> ConvGeometry:
             # the library puts the axis of a transposed 1D convolution into W whatever its groups
             x, y, w = ((*shape[:2], 1, shape[2]) for shape in (x, y, w))
             stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
-    try:
-        geometry = ConvGeometry.from_shapes(x, y, w, stride, padding, dilation, call.groups)
-    except ShapeError as error:
-        product = call.product
-        raise OperatorError(f"{error} ({product.name}, {product.series_name})", NO_KERNEL) from error
-    if call.has_unread_end:
-        geometry = _of_what_is_read(geometry, call)
-    # where the kernel has one tap the library counts a dilation as 1, so no limit of an instruction applies to it
-    taps = (geometry.kd, geometry.kh, geometry.kw)
-    plain = tuple(1 if tap == 1 else step for tap, step in zip(taps, geometry.dilation, strict=True))
-    return replace(geometry, dilation=(plain[0], plain[1], plain[2]))
+    geometry = geometry_on(call.product, x, y, w, stride, padding, dilation, call.groups)
+    return _of_what_is_read(geometry, call) if call.has_unread_end else geometry
 
 
 def _of_what_is_read(geometry: ConvGeometry, call: ConvBackwardCall) -> ConvGeometry:
@@ -315,12 +305,8 @@ def plan_call(
     ----------
     resolved : Resolved
         The call.
-    generation : {"published", "closed"}
-        Of the kernels of A2 and A3 that exist twice (`ops.common.generation`).
-    block_dim : int or None
-        Cube cores that kernels may have; None: those of the product.
-    dw_tiling : DwTiling or None
-        Of the weight gradient's published kernel (`conv3d_backprop_filter.tiling_space`); None: what it chooses.
+    generation, block_dim, dw_tiling
+        As of `ops.conv_backward.api.plan_convolution_backward`.
 
     Raises
     ------
@@ -329,12 +315,8 @@ def plan_call(
     """
     route = choose_route(resolved)
     planner = _Planner(resolved, route, generation, block_dim, dw_tiling)
-    try:
+    with without_kernel():
         calls = planner.plan()
-    except OperatorError as error:
-        if error.status == NO_KERNEL:
-            raise
-        raise OperatorError(str(error), NO_KERNEL) from error
     # the steps meet the bias gradient first, but outputs that share memory are written in the order of the interface
     arguments = {name: planner.arguments[name] for name in _IN_ORDER if name in planner.arguments}
     return ConvBackwardPlan(resolved=resolved, route=route, calls=calls, arguments=arguments)

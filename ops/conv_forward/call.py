@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from npu_sim.products import Product
-from ops.common.conv_axes import ConvAxis, Pads, spatial_axes, split_padding
+from ops.common.conv_axes import ConvAxis, ConvCall, Pads, spatial_axes, split_padding
 from ops.common.rule import Profile, check_profile
 from ops.common.tensor_desc import TensorDesc
 
@@ -14,29 +13,18 @@ PAIRED_RANKS = {False: (3, 4), True: (4,)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvolutionCall:
-    """The arguments of one call, in the words of the C interface; None stands for a null pointer.
+class ConvolutionCall(ConvCall):
+    """The arguments of one call, in the words of the C interface; the rest as of `ConvCall`.
 
     Attributes
     ----------
-    product : Product
-        Where it runs.
-    input, weight, bias, output : TensorDesc or None
-        N, C, spatial axes; weight (Cout, Cin / groups, kernel), with ``transposed`` (Cin, Cout / groups, kernel); bias
-        (Cout,), or none.
-    stride, padding, dilation, output_padding : tuple of int or None
-        As given. Padding also (left, right) in 1D, not transposed, and (up, down, left, right) in 2D.
-    transposed : bool
-        Transposed convolution: what the gradient of an ordinary one's input is.
-    groups : int
-        Channel groups.
-    cube_math_type : int
-        What the Cube may do with the precision.
+    bias, output : TensorDesc or None
+        (Cout,), or none; N, C, spatial axes.
+    padding : tuple of int or None
+        Also (left, right) in 1D, not transposed.
     profile : {"page", "library"} or None
         What wins where the operator's page and newer library source differ. None: the page, but what it calls
         unsupported and the library's own published tests compute is computed.
-    strict_output_dtype : bool
-        Require the output's dtype that the page names instead of casting to any listed one.
 
     Raises
     ------
@@ -44,20 +32,9 @@ class ConvolutionCall:
         161002: no such profile. Everything else is the business of the rules.
     """
 
-    product: Product
-    input: TensorDesc | None
-    weight: TensorDesc | None
     bias: TensorDesc | None
-    stride: tuple[int, ...] | None
-    padding: tuple[int, ...] | None
-    dilation: tuple[int, ...] | None
-    transposed: bool
-    output_padding: tuple[int, ...] | None
-    groups: int
     output: TensorDesc | None
-    cube_math_type: int
     profile: Profile | None = None
-    strict_output_dtype: bool = False
 
     def __post_init__(self) -> None:
         if self.profile is not None:
@@ -67,11 +44,6 @@ class ConvolutionCall:
     def column(self) -> Profile:
         """The profile in force."""
         return self.profile or "page"
-
-    @property
-    def rank(self) -> int:
-        """Axes of input; 0 for a null pointer."""
-        return 0 if self.input is None else self.input.rank
 
     @property
     def is_empty(self) -> bool:

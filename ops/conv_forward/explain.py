@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from npu_sim.report.explain import Explanation, Value
+from npu_sim.report.explain import Explanation
+from ops.common.conv_plan import conv_facts
 from ops.common.explain import call_words, explanation_of
 from ops.conv_forward.plan import ConvolutionPlan
 
 
 def explain_call(plan: ConvolutionPlan, title: str = "aclnnConvolution") -> Explanation:
     """Return what ``plan`` runs and why; touches no tensor data."""
-    resolved = plan.resolved
-    call = resolved.call
-    facts: dict[str, Value] = {
-        "route": plan.route.name,
-        "transposed": call.transposed,
-        "groups": call.groups,
-        "bias": "none" if call.bias is None else "added" if plan.route.adds_bias else "begins the Cube's sums",
-        "promoted dtype": resolved.promoted_dtype,
-        "cubeMathType": call.cube_math_type,
-        "the Cube multiplies": resolved.compute_dtype,
-        "workspace (bytes)": plan.workspace_bytes,
-        "profile": call.column,
-    }
+    call = plan.resolved.call
+    bias = "none" if call.bias is None else "added" if plan.route.adds_bias else "begins the Cube's sums"
     return explanation_of(
         plan,
         title,
@@ -35,6 +25,6 @@ def explain_call(plan: ConvolutionPlan, title: str = "aclnnConvolution") -> Expl
                 "groups": ((call.groups,), 1),
             },
         ),
-        facts,
+        conv_facts(plan, call.column, bias=bias),
         notes=plan.route.notes,
     )

@@ -11,14 +11,13 @@ from math import prod
 
 from npu_sim.dtypes.cube_math import promote
 from npu_sim.dtypes.formats import DTYPES
-from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.memory.gm import GlobalMemory, GmTensor
 from ops.common.arguments import argument_of
+from ops.common.conv_plan import geometry_on, without_kernel
 from ops.common.cube_operands import input_layout, output_layout, weight_layout
 from ops.common.geometry import ConvGeometry
 from ops.common.pipeline import Buffer, CallPlan, Kernel, Step, plan_steps
 from ops.common.plan import OperatorPlan
-from ops.common.status import NO_KERNEL
 from ops.conv3d_backprop_input.bias import bias_dtype, bias_layout
 from ops.conv3d_backprop_input.plan import forward_launches, input_gradient_launches
 from ops.conv_forward.call import ConvolutionCall
@@ -73,17 +72,8 @@ def geometry_of(call: ConvolutionCall) -> ConvGeometry:
     if any(behind):
         x = (*x[:2], *(extent - more for extent, more in zip(x[2:], behind, strict=True)))
     flat = tuple(pad for pair in pads for pad in pair) if len(pads) == 2 else tuple(pad for pad, _ in pads)
-    try:
-        geometry = ConvGeometry.from_shapes(x, y, w, stride, flat, dilation, call.groups)
-    except ShapeError as error:
-        product = call.product
-        raise OperatorError(f"{error} ({product.name}, {product.series_name})", NO_KERNEL) from error
-    if any(behind):
-        geometry = _longer(geometry, (0,) * (3 - len(behind)) + behind)
-    # where the kernel has one tap no limit of an instruction applies to its dilation
-    taps = (geometry.kd, geometry.kh, geometry.kw)
-    plain = tuple(1 if tap == 1 else step for tap, step in zip(taps, geometry.dilation, strict=True))
-    return replace(geometry, dilation=(plain[0], plain[1], plain[2]))
+    geometry = geometry_on(call.product, x, y, w, stride, flat, dilation, call.groups)
+    return _longer(geometry, (0,) * (3 - len(behind)) + behind) if any(behind) else geometry
 
 
 def _with_axis(shape: tuple[int, ...], at: int) -> tuple[int, ...]:
@@ -226,10 +216,6 @@ def plan_call(resolved: Resolved, block_dim: int | None = None) -> ConvolutionPl
     """
     route = choose_route(resolved)
     planner = _Planner(resolved, route, block_dim)
-    try:
+    with without_kernel():
         calls = planner.plan()
-    except OperatorError as error:
-        if error.status == NO_KERNEL:
-            raise
-        raise OperatorError(str(error), NO_KERNEL) from error
     return ConvolutionPlan(resolved=resolved, route=route, calls=calls, arguments=planner.arguments)

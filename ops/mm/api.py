@@ -77,13 +77,8 @@ def matrix_product(
     product : str, Product or None
         SoC name, series alias or generation ("A2"); None: the product of `npu_sim.use_product`, else Ascend910B2.
         310P and 910 multiply float16 alone, rows of no whole blocks by way of wider ones.
-    accumulation : Accumulation, str or None
-        Model of the Cube's additions, or its name (``"serial"``, ``"exact16-rne"``); None: the product's default for
-        the compute dtype.
-    overflow : {"inf_nan", "saturate"} or None
-        None: the product's default mode.
-    threads : int or None
-        Host threads; None: all. The result does not depend on it.
+    accumulation, overflow, threads
+        As of `ops.convolution`.
 
     Returns
     -------

@@ -91,10 +91,8 @@ def attribute(
 
     Raises
     ------
-    ProductError
-        A product is unknown.
-    InputFileError
-        A layer is not in the file, or no layer has such a gradient.
+    ProductError, InputFileError
+        As of `ops.studies.precision.study`.
     MissingExtraError, StudyOptionError
         ``scheduler`` is given and distributed is not installed, or there is none.
     """

@@ -241,10 +241,8 @@ def case_of_shape(
     stride, padding, dilation : sequence of int
         One value for all axes or one for each; 2D padding also of length 4 (up, down, left, right), any also "same" or
         "valid" (`ops.common.padding`).
-    groups : int
-        Channel groups.
-    dtype : {"fp16", "bf16", "fp32"}
-        Format of the tensors.
+    groups, dtype
+        As of `ConvCase`.
 
     Raises
     ------

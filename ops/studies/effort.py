@@ -146,10 +146,8 @@ def checking_effort(cases: CaseSet, products: Sequence[str], modes: Sequence[int
 
     Raises
     ------
-    ProductError
-        If a product is unknown.
-    ShapeError
-        If the tensors of a case are too large for the checker.
+    ProductError, ShapeError
+        As of `checking.run_check`.
     """
     effort = Effort()
     known: set[tuple[str, int, ConvCase]] = set()

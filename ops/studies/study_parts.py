@@ -89,10 +89,8 @@ class Part:
 
     Attributes
     ----------
-    layer : Layer or PoolingLayer
-        Of which.
-    kind : Kind
-        Which gradient.
+    layer, kind
+        As of `Combination`.
     calls : tuple of Combination
         Its calls.
     """

@@ -25,7 +25,7 @@ from ops.common.arrays import as_array, shared_array
 from ops.common.capability import UNIFIED
 from ops.common.options import run_options
 from ops.tbe.errors import TbeMemoryError, TbeTypeError
-from ops.tbe.rules import FilterLayout, Parameters, check_call
+from ops.tbe.rules import Checks, FilterLayout, Parameters
 from ops.tbe.schedule import TbePlan, schedule
 from ops.tbe.tvm import Placeholder
 
@@ -253,10 +253,10 @@ def conv3d_backprop_filter(
     x, out_backprop = shared_array(x, "x"), shared_array(out_backprop, "out_backprop")
     _check_types(x, out_backprop, filter_size, para_dict, product)
     if isinstance(x, Placeholder) and isinstance(out_backprop, Placeholder):
-        parameters = check_call(x, out_backprop, filter_size, para_dict, product, filter_layout)
+        parameters = Checks(x, out_backprop, filter_size, para_dict, product, filter_layout).run()
         return ResultTensor(parameters, product, (x, out_backprop))
     feed = {name: as_array(cast(Any, value), name) for name, value in (("x", x), ("out_backprop", out_backprop))}
-    parameters = check_call(feed["x"], feed["out_backprop"], filter_size, para_dict, product, filter_layout)
+    parameters = Checks(feed["x"], feed["out_backprop"], filter_size, para_dict, product, filter_layout).run()
     inputs = (
         Placeholder("x", parameters.x_shape, "float16"),
         Placeholder("out_backprop", parameters.dy_shape, "float16"),

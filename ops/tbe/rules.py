@@ -96,29 +96,6 @@ class Parameters:
         return pixels == (1,) * 8
 
 
-def check_call(
-    x: Tensor6HD,
-    out_backprop: Tensor6HD,
-    filter_size: Sequence[int],
-    para_dict: Mapping[str, Any],
-    product: Product,
-    filter_layout: FilterLayout,
-) -> Parameters:
-    """Check a call and return its parameters.
-
-    Raises
-    ------
-    TbeError
-        With the code of the first rule that is broken.
-    TbeUnpackError
-        If ``pads`` or ``dilations`` has a wrong length.
-    ShapeError
-        If ``filter_layout`` is neither of the two, or a pad is not an int.
-    """
-    choice("filter_layout", filter_layout, get_args(FilterLayout))
-    return _Checks(x, out_backprop, filter_size, para_dict, product, filter_layout).run()
-
-
 def _is_int(value: Any) -> bool:
     try:
         whole("entry", value)
@@ -135,7 +112,7 @@ def _is_empty(value: Any) -> bool:
         return False
 
 
-def _extents(axis: int, given: _Checks) -> tuple[int, int, int, int, int, int, int]:
+def _extents(axis: int, given: Checks) -> tuple[int, int, int, int, int, int, int]:
     """Return input, output, dilated kernel, stride, the two pads of an axis, and the padded input."""
     where = (1, 3, 4)[axis]
     before, after = given.pads[2 * axis], given.pads[2 * axis + 1]
@@ -144,8 +121,18 @@ def _extents(axis: int, given: _Checks) -> tuple[int, int, int, int, int, int, i
     return size, given.dy_shape[where], kernel, given.strides[axis], before, after, size + before + after
 
 
-class _Checks:
-    """The rules, as methods that share the call."""
+class Checks:
+    """The rules of a call, as methods that share it.
+
+    Raises
+    ------
+    TbeError
+        With the code of the first rule that is broken.
+    TbeUnpackError
+        If ``pads`` or ``dilations`` has a wrong length.
+    ShapeError
+        If ``filter_layout`` is neither of the two, or a pad is not an int.
+    """
 
     def __init__(
         self,
@@ -156,6 +143,7 @@ class _Checks:
         product: Product,
         filter_layout: FilterLayout,
     ) -> None:
+        choice("filter_layout", filter_layout, get_args(FilterLayout))
         self.product, self.layout = product, filter_layout
         self.x, self.dy = x, out_backprop
         self.x_shape, self.dy_shape = tuple(x.shape), tuple(out_backprop.shape)
@@ -168,7 +156,7 @@ class _Checks:
         self.pads: tuple[int, ...] = ()
 
     def run(self) -> Parameters:
-        """Run all checks."""
+        """Run all checks and return the call's parameters."""
         self._dtypes()
         self._shapes()
         self._special_width()

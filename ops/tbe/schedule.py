@@ -174,7 +174,7 @@ def schedule(p: Parameters, product: Product) -> TbePlan:
     Parameters
     ----------
     p : Parameters
-        Of `rules.check_call`.
+        Of `rules.Checks`.
     product : Product
         One with unified cores.
 

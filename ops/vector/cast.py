@@ -79,8 +79,6 @@ def cast_launch(
 
     Parameters
     ----------
-    gm : GlobalMemory
-        Holds both tensors, which are disjoint.
     src, dst : GmTensor
         Storage of ``src_dtype`` resp. ``dst_dtype``.
     count : int

@@ -149,16 +149,12 @@ def copy_launch(
 
     Parameters
     ----------
-    gm : GlobalMemory
-        Holds both tensors, which are disjoint.
     src, dst : GmTensor
         Storage.
     src_view, dst_view : View
         Of one shape. Elements of the source may coincide (stride 0), those of the destination may not.
     item_bytes : {1, 2, 4, 8}
         Bytes of an element.
-    product : Product
-        Where it runs.
     fixed_cost : str
         What the library's kernel of the copy takes beside its rows (`Launch.fixed_cost`); runs of less than 32 bytes
         whose axes change places are a Transpose anyway.

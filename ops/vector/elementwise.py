@@ -70,58 +70,7 @@ def _blocks(byte_count: int) -> int:
     return byte_count // BLOCK_BYTES * BLOCK_BYTES
 
 
-def mul_launch(
-    gm: GlobalMemory,
-    src: GmTensor,
-    matrix: GmTensor,
-    dst: GmTensor,
-    planes: int,
-    plane_elems: int,
-    dtype: str,
-    product: Product,
-) -> Launch:
-    """Return the launch that multiplies each of ``planes`` planes of ``src`` by ``matrix``, element by element.
-
-    Parameters
-    ----------
-    gm : GlobalMemory
-        Holds the tensors, which are disjoint.
-    src, dst : GmTensor
-        planes * plane_elems elements.
-    matrix : GmTensor
-        plane_elems elements.
-    planes, plane_elems : int
-        Extents.
-    dtype : {"fp32", "fp16"}
-        Type of all three.
-    product : Product
-        Where it runs.
-
-    Raises
-    ------
-    DTypeError
-        Another type.
-    ShapeError
-        The extents do not match the tensors.
-    """
-    return _planes_launch("Mul", gm, src, matrix, dst, planes, plane_elems, dtype, product)
-
-
-def add_launch(
-    gm: GlobalMemory,
-    src: GmTensor,
-    matrix: GmTensor,
-    dst: GmTensor,
-    planes: int,
-    plane_elems: int,
-    dtype: str,
-    product: Product,
-) -> Launch:
-    """Return the launch that adds ``matrix`` to each plane; parameters and errors as of `mul_launch`."""
-    return _planes_launch("Add", gm, src, matrix, dst, planes, plane_elems, dtype, product)
-
-
-def _planes_launch(
+def planes_launch(
     name: str,
     gm: GlobalMemory,
     src: GmTensor,
@@ -132,7 +81,28 @@ def _planes_launch(
     dtype: str,
     product: Product,
 ) -> Launch:
-    """Return the launch ``name``, Mul or Add, of planes and one matrix."""
+    """Return the launch that multiplies each of ``planes`` planes of ``src`` by ``matrix``, or adds it, by element.
+
+    Parameters
+    ----------
+    name : {"Mul", "Add"}
+        Which.
+    src, dst : GmTensor
+        planes * plane_elems elements.
+    matrix : GmTensor
+        plane_elems elements.
+    planes, plane_elems : int
+        Extents.
+    dtype : {"fp32", "fp16"}
+        Type of all three.
+
+    Raises
+    ------
+    DTypeError
+        Another type.
+    ShapeError
+        The extents do not match the tensors.
+    """
     total = planes * plane_elems if min(planes, plane_elems) >= 0 else -1
     item = _check(name, dtype, ((src, total), (matrix, plane_elems), (dst, total)), product)
     plane = plane_elems * item
@@ -165,6 +135,9 @@ def _planes_launch(
     )  # fmt: skip
 
 
+mul_launch, add_launch = partial(planes_launch, "Mul"), partial(planes_launch, "Add")
+
+
 def divisor_pattern(divisor: float, dtype: str, overflow: str) -> int:
     """Return the bit pattern of ``divisor`` rounded to ``dtype``, as Duplicate gets it."""
     value = cast(np.array([divisor], np.float64), dtype, overflow="saturate" if overflow == "saturate" else "inf_nan")
@@ -189,8 +162,8 @@ def div_launch(
         ``planes`` resp. planes * plane_elems elements.
     divisor : float
         Rounded to ``dtype`` before the division.
-    gm, planes, plane_elems, dtype, product
-        As of `mul_launch`, which raises the same errors.
+    planes, plane_elems, dtype
+        As of `planes_launch`, which raises the same errors.
     """
     total = planes * plane_elems if min(planes, plane_elems) >= 0 else -1
     item = _check("Div", dtype, ((src, planes), (dst, total)), product)

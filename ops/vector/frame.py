@@ -1,5 +1,8 @@
 """The frame of every vector kernel: where it runs, how much UB it has, how tasks and tails are shared out.
 
+**Launches.** The ``*_launch`` functions take the `GlobalMemory` that holds their tensors, which are disjoint, as ``gm``
+and the `Product` they run on as ``product``.
+
 **Double buffering.** Two copies of every UB buffer; tile i uses half ``i & 1``. Per tile, in program order::
 
     wait V_MTE2[h]                 MTE2: GM -> in[h]         set MTE2_V[h]

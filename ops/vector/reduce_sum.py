@@ -106,16 +106,12 @@ def reduce_sum_launch(
 
     Parameters
     ----------
-    gm : GlobalMemory
-        Holds both tensors, which are disjoint.
     src, dst : GmTensor
         Exactly n * c * r resp. c elements.
     n, c, r : int
         Extents; sums over nothing are +0.
     dtype : {"fp32", "fp16", "bf16"}
         Type of input and output.
-    product : Product
-        Where it runs.
 
     Raises
     ------

@@ -64,8 +64,6 @@ def stream_launch(
 
     Parameters
     ----------
-    gm : GlobalMemory
-        Holds the tensors, which are disjoint.
     operation : str
         One of `UNARY`, `SCALAR` or `BINARY`.
     sources : tuple of GmTensor
@@ -74,8 +72,6 @@ def stream_launch(
         The result.
     dtype : {"fp32", "fp16", "bf16"}
         Type of all tensors.
-    product : Product
-        Where it runs.
     value : float
         The number of `SCALAR`.
 

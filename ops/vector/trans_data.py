@@ -58,8 +58,6 @@ def trans_data_activation_launch(
 
     Parameters
     ----------
-    gm : GlobalMemory
-        Holds both tensors.
     src, dst : GmTensor
         "to_blocked": NCHW or NCDHW to NC1HWC0 or NDC1HWC0 (channels that do not exist become 0); "from_blocked": back.
     layout : ActivationLayout
@@ -68,8 +66,6 @@ def trans_data_activation_launch(
         2 or 4; the bits are not interpreted.
     direction : {"to_blocked", "from_blocked"}
         Which tensor is blocked.
-    product : Product
-        Where it runs.
 
     Raises
     ------

@@ -53,8 +53,6 @@ def trans_data_groups_launch(
 
     Parameters
     ----------
-    gm : GlobalMemory
-        Holds both tensors.
     src, dst : GmTensor
         "to_groups": from `whole_layout` to ``layout``; "from_groups": back. What a merged group has beside the channels
         of the small groups on its diagonal goes to padding channels, or nowhere.
@@ -64,8 +62,6 @@ def trans_data_groups_launch(
         2 or 4; the bits are not interpreted.
     direction : {"to_groups", "from_groups"}
         Which tensor has merged groups.
-    product : Product
-        Where it runs.
 
     Raises
     ------

@@ -60,8 +60,6 @@ def transpose_launch(
 
     Parameters
     ----------
-    gm : GlobalMemory
-        Holds both tensors, which are disjoint.
     src, dst : GmTensor
         rows * columns elements.
     rows, columns : int

@@ -95,8 +95,6 @@ def vector_product_launch(
 
     Parameters
     ----------
-    gm : GlobalMemory
-        Holds the tensors.
     a, b, bias, c : GmTensor
         float32: [batch][m][k], [batch][k][n], [n] or None, [batch][m][n].
     extents : tuple of int

@@ -88,11 +88,8 @@ def drive(g: ConvGeometry, x: np.ndarray, dy: np.ndarray, dw: np.ndarray) -> Non
 def measure(layer: Layer, rounds: int) -> Result:
     """Time one layer; every round runs all of them in turn."""
     rng = np.random.default_rng(0)
-    pad = layer.kernel // 2
-    out = (layer.hw + 2 * pad - layer.kernel) // layer.stride + 1
-    shape = (layer.cout, layer.cin, layer.kernel, layer.kernel)
-    x = rng.standard_normal((BATCH, layer.cin, layer.hw, layer.hw)).astype(np.float16)
-    dy = rng.standard_normal((BATCH, layer.cout, out, out)).astype(np.float16)
+    pad, shape = layer.pad, layer.weight_shape
+    x, dy = (rng.standard_normal(size).astype(np.float16) for size in (layer.x_shape, layer.dy_shape))
     g = ConvGeometry.from_shapes(x.shape, dy.shape, shape, layer.stride, pad)
     product = get_product(PRODUCT)
     layouts = WeightGradientLayouts.of(g, "fp16")

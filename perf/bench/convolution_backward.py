@@ -44,13 +44,7 @@ class Result:
 
 def _operands(layer: Layer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
-    pad = layer.kernel // 2
-    out = (layer.hw + 2 * pad - layer.kernel) // layer.stride + 1
-    shapes = (
-        (BATCH, layer.cout, out, out),
-        (BATCH, layer.cin, layer.hw, layer.hw),
-        (layer.cout, layer.cin, layer.kernel, layer.kernel),
-    )
+    shapes = (layer.dy_shape, layer.x_shape, layer.weight_shape)
     g, x, w = (rng.standard_normal(shape).astype(np.float16) for shape in shapes)
     return g, x, w
 
@@ -62,7 +56,7 @@ def measure(layer: Layer, threads: int, rounds: int) -> Result:
     torch.set_num_threads(threads)
     arrays = _operands(layer)
     tensors = [torch.from_numpy(array.astype(np.float32)) for array in arrays]
-    pad = layer.kernel // 2
+    pad = layer.pad
     attributes: dict[str, Any] = {"stride": layer.stride, "padding": pad, "dilation": 1, "product": PRODUCT}
 
     def peer(mask: list[bool]) -> object:

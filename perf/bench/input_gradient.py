@@ -50,11 +50,8 @@ def measure(layer: Layer, threads: int, rounds: int) -> Result:
 
     torch.set_num_threads(threads)
     rng = np.random.default_rng(0)
-    pad = layer.kernel // 2
-    out = (layer.hw + 2 * pad - layer.kernel) // layer.stride + 1
-    x_shape = (BATCH, layer.cin, layer.hw, layer.hw)
-    weight = rng.standard_normal((layer.cout, layer.cin, layer.kernel, layer.kernel)).astype(np.float16)
-    dy = rng.standard_normal((BATCH, layer.cout, out, out)).astype(np.float16)
+    pad, x_shape = layer.pad, layer.x_shape
+    weight, dy = (rng.standard_normal(shape).astype(np.float16) for shape in (layer.weight_shape, layer.dy_shape))
     geometry = ConvGeometry.from_shapes(x_shape, dy.shape, weight.shape, layer.stride, pad)
     tdy, tw = torch.from_numpy(dy.astype(np.float32)), torch.from_numpy(weight.astype(np.float32))
     x = torch.zeros(x_shape)

@@ -37,7 +37,7 @@ class Twins:
     def __init__(self, layer: Layer, batch: int = BATCH) -> None:
         self._product = get_product(PRODUCT)
         out = ceil_div(layer.hw, layer.stride)
-        pad = layer.kernel // 2
+        pad = layer.pad
         g = ConvGeometry(
             n=batch, cin=layer.cin, cout=layer.cout, hi=layer.hw, wi=layer.hw, ho=out, wo=out, kh=layer.kernel,
             kw=layer.kernel, stride=(1, layer.stride, layer.stride), pad=(0, 0, pad, pad, pad, pad),

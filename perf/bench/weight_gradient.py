@@ -20,6 +20,7 @@ from ops.conv_backward.api import convolution_backward
 from perf.peer import race_arguments, write_results
 
 PRODUCT = "Ascend910B2"
+BATCH = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,27 @@ class Layer:
     kernel: int
     stride: int
 
+    @property
+    def pad(self) -> int:
+        """Padding on every side: of stride 1 the map stays as large."""
+        return self.kernel // 2
+
+    @property
+    def x_shape(self) -> tuple[int, int, int, int]:
+        """The input, NCHW."""
+        return BATCH, self.cin, self.hw, self.hw
+
+    @property
+    def dy_shape(self) -> tuple[int, int, int, int]:
+        """The gradient at the output, NCHW."""
+        out = (self.hw + 2 * self.pad - self.kernel) // self.stride + 1
+        return BATCH, self.cout, out, out
+
+    @property
+    def weight_shape(self) -> tuple[int, int, int, int]:
+        """The weight, (Cout, Cin, KH, KW)."""
+        return self.cout, self.cin, self.kernel, self.kernel
+
 
 LAYERS = (
     Layer(name="56x56x64 3x3", hw=56, cin=64, cout=64, kernel=3, stride=1),
@@ -40,7 +62,6 @@ LAYERS = (
     Layer(name="14x14x256 3x3", hw=14, cin=256, cout=256, kernel=3, stride=1),
     Layer(name="56x56x256->64 1x1", hw=56, cin=256, cout=64, kernel=1, stride=1),
 )
-BATCH = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +94,8 @@ def measure(layer: Layer, threads: int, rounds: int) -> Result:
 
     torch.set_num_threads(threads)
     rng = np.random.default_rng(0)
-    pad = layer.kernel // 2
-    out = (layer.hw + 2 * pad - layer.kernel) // layer.stride + 1
-    shape = (layer.cout, layer.cin, layer.kernel, layer.kernel)
-    x = rng.standard_normal((BATCH, layer.cin, layer.hw, layer.hw)).astype(np.float16)
-    dy = rng.standard_normal((BATCH, layer.cout, out, out)).astype(np.float16)
+    pad, shape = layer.pad, layer.weight_shape
+    x, dy = (rng.standard_normal(size).astype(np.float16) for size in (layer.x_shape, layer.dy_shape))
     tx, tdy = torch.from_numpy(x.astype(np.float32)), torch.from_numpy(dy.astype(np.float32))
     weight, zeros = torch.zeros(shape), np.zeros(shape, np.float16)
 

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from npu_sim import ascendc
 from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.compilers import find_compiler
 from npu_sim.errors import NpuSimError
@@ -55,3 +56,33 @@ template <class F> void with_room(TPipe& pipe, uint32_t room, F call) {
 }
 """
 """Tensors of a kernel in UB; between its copies a call with a temporary buffer of ``room`` bytes, 0: without one."""
+
+CUBE = """
+#include "kernel_operator.h"
+using namespace AscendC;
+constexpr int32_t up(int32_t value, int32_t by) { return (value + by - 1) / by * by; }
+template <HardEvent event> __aicore__ inline void Ready() { SetFlag<event>(EVENT_ID0); WaitFlag<event>(EVENT_ID0); }
+template <class T>
+__aicore__ inline void multiply_over(LocalTensor<int32_t>& sums, LocalTensor<T>& a, LocalTensor<T>& b, int32_t m,
+                                     int32_t n, int32_t k, int32_t times) {
+  Ready<HardEvent::MTE1_M>();
+  MmadParams step;
+  step.m = m;
+  step.n = n;
+  step.k = k;
+  for (int32_t i = 0; i < times; i++) {
+    step.cmatrixInitVal = i == 0;
+    Mmad(sums, a, b, step);
+    PipeBarrier<PIPE_M>();
+  }
+  Ready<HardEvent::M_FIX>();
+}
+"""
+"""Sums of a product that is added ``times`` over, so that they may pass what int32 holds."""
+
+
+def cube_statement(source_file, tensors, statement):
+    """Compile a kernel of the Cube core that has tensors and one statement."""
+    more = "LocalTensor<float> f(TPosition::CO1, 0, 256); MmadParams p(16, 16, 64, 0, false, true);"
+    text = f'{CUBE}\nextern "C" __global__ __aicore__ void other() {{ {tensors} {more} {statement} }}\n'
+    return ascendc.compile(source_file("other.cpp", text), kind="cube")

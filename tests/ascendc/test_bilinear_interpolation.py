@@ -46,10 +46,8 @@ __global__ __aicore__ void turn(GM_ADDR x, GM_ADDR places, GM_ADDR factors, GM_A
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bilinear") / "bilinear.cpp"
-    path.write_text(KERNEL.replace("ELEMENT", "half"))
-    return path
+def source(source_file):
+    return source_file("bilinear.cpp", KERNEL.replace("ELEMENT", "half"))
 
 
 def by_loops(y, x, places, factors, mask, h, by_blocks, stride, offset, v):

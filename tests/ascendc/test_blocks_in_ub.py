@@ -51,10 +51,8 @@ extern "C" __global__ __aicore__ void several(GM_ADDR x, GM_ADDR y) {
 
 
 @pytest.fixture(scope="module")
-def blocks(tmp_path_factory):
-    path = tmp_path_factory.mktemp("blocks") / "blocks.cpp"
-    path.write_text(BLOCKS)
-    return ascendc.compile(path, kernel="blocks")
+def blocks(source_file):
+    return ascendc.compile(source_file("blocks.cpp", BLOCKS), kernel="blocks")
 
 
 def _run(blocks, dtype, rows, columns, pitch, step=None):

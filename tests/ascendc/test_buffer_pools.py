@@ -141,10 +141,8 @@ extern "C" __global__ __aicore__ void refused(GM_ADDR x, int32_t which) {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("pools") / "pools.cpp"
-    path.write_text(KERNEL)
-    return path
+def source(source_file):
+    return source_file("pools.cpp", KERNEL)
 
 
 def test_pools_share_bytes_in_turn_and_keep_their_blocks(source):

@@ -10,16 +10,13 @@ import pytest
 from npu_sim import ascendc
 from npu_sim.ascendc.process import KernelError
 from npu_sim.compilers import CompilationError
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import CUBE, require_compiler
 
 require_compiler()
 
-SOURCE = """
-#include "kernel_operator.h"
-using namespace AscendC;
-constexpr int32_t up(int32_t value, int32_t by) { return (value + by - 1) / by * by; }
-template <HardEvent event> __aicore__ inline void Ready() { SetFlag<event>(EVENT_ID0); WaitFlag<event>(EVENT_ID0); }
-
+SOURCE = (
+    CUBE
+    + """
 // c = a b, both padded to whole fractals; b as [k, n], or as its transpose; `times` over, so that
 // sums may pass what int32 holds.
 template <class T, bool transposed>
@@ -49,17 +46,7 @@ __global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR c, int32_t m, i
     for (int32_t i = 0; i < depth / 32; i++)
       LoadDataWithTranspose(b2[i * columns * 32], b1, LoadData2dTransposeParams(i, columns / 32, depth / 32, 1, 0));
   }
-  Ready<HardEvent::MTE1_M>();
-  MmadParams step;
-  step.m = m;
-  step.n = transposed ? n : columns;
-  step.k = k;
-  for (int32_t i = 0; i < times; i++) {
-    step.cmatrixInitVal = i == 0;
-    Mmad(sums, a2, b2, step);
-    PipeBarrier<PIPE_M>();
-  }
-  Ready<HardEvent::M_FIX>();
+  multiply_over(sums, a2, b2, m, transposed ? n : columns, k, times);
   FixpipeParamsV220 store(n, m, rows, n, relu);
   store.quantPre = QuantMode_t(mode);
   store.deqScalar = scale;
@@ -92,15 +79,14 @@ __global__ __aicore__ void windows(GM_ADDR map, GM_ADDR weight, GM_ADDR c, int32
   Fixpipe<int32_t, int32_t, CFG_ROW_MAJOR>(out, sums, store);
 }
 """
+)
 MODES = {"none": 0, "DEQF16": 3, "REQ8": 7}
 SIZES = [(16, 32, 32), (32, 64, 96), (17, 40, 20), (2, 33, 7), (80, 4, 1), (100, 128, 50)]
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bytes") / "bytes.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("bytes.cpp", SOURCE)
 
 
 def _product(source, cpp, a, b, dtype, *, transposed=False, times=1, mode="none", word=0, relu=False):

@@ -119,10 +119,8 @@ extern "C" __global__ __aicore__ void products(GM_ADDR a, GM_ADDR b, GM_ADDR c, 
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("again") / "again.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("again.cpp", SOURCE)
 
 
 @pytest.fixture(autouse=True)

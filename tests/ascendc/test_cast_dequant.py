@@ -113,10 +113,8 @@ BITS = 0xF0F0F0F0FFFF0001 | 0x8000FFFF00001234 << 64
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("dequant") / "dequant.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("dequant.cpp", SOURCE)
 
 
 def _wanted(x, before, form, n, half_block, words):

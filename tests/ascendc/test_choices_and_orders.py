@@ -153,10 +153,8 @@ ALL = FLOATS | {"int16_t": np.int16, "int32_t": np.int32, "uint32_t": np.uint32}
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("orders") / "orders.cpp"
-    path.write_text(PARTS + KERNEL)
-    return path
+def source(source_file):
+    return source_file("orders.cpp", PARTS + KERNEL)
 
 
 @pytest.fixture(scope="module")

@@ -142,10 +142,8 @@ template <class T> __global__ __aicore__ void drive(GM_ADDR x, GM_ADDR dy, GM_AD
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    path = tmp_path_factory.mktemp("class") / "drive.cpp"
-    path.write_text(DRIVER)
-    return {cpp: ascendc.compile(path, f"drive<{cpp}>") for cpp in STORAGE}
+def driver(source_file):
+    return {cpp: ascendc.compile(source_file("drive.cpp", DRIVER), f"drive<{cpp}>") for cpp in STORAGE}
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32"])

@@ -46,10 +46,8 @@ CHIP = get_product("Ascend910B2")
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory):
-    path = tmp_path_factory.mktemp("order") / "add_up.cpp"
-    path.write_text(SOURCE)
-    return ascendc.compile(path, "add_up", product=CHIP)
+def kernel(source_file):
+    return ascendc.compile(source_file("add_up.cpp", SOURCE), "add_up", product=CHIP)
 
 
 @pytest.fixture

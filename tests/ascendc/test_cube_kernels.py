@@ -98,10 +98,8 @@ __global__ __aicore__ void both(GM_ADDR a) {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("cube") / "kernels.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("kernels.cpp", SOURCE)
 
 
 @pytest.mark.parametrize("copies", ["false", "false, true"])
@@ -203,10 +201,8 @@ __global__ __aicore__ void fused(GM_ADDR a, GM_ADDR b, GM_ADDR workspace, GM_ADD
 
 
 @pytest.fixture(scope="module")
-def fused(tmp_path_factory):
-    path = tmp_path_factory.mktemp("mixed") / "fused.cpp"
-    path.write_text(MIXED)
-    return ascendc.compile(path)
+def fused(source_file):
+    return ascendc.compile(source_file("fused.cpp", MIXED))
 
 
 def _fused_operands(rows=32):

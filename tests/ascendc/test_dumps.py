@@ -46,10 +46,8 @@ extern "C" __global__ __aicore__ void local(GM_ADDR x, int32_t which) {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("dumps") / "dumps.cpp"
-    path.write_text(KERNEL)
-    return path
+def source(source_file):
+    return source_file("dumps.cpp", KERNEL)
 
 
 def _dumps(printed):

@@ -95,10 +95,8 @@ extern "C" __global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR c, G
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("forms") / "forms.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("forms.cpp", SOURCE)
 
 
 def test_numbers_addresses_and_cache_lines(source):

@@ -69,10 +69,8 @@ SHAPES = [((2, 8, 4, 2), 4), ((1, 20, 5, 5), 5), ((3, 6, 9, 16), 1), ((2, 34, 1,
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("norm") / "norm.cpp"
-    path.write_text(KERNEL.replace("REUSES", "sizeof(T) == 4"))
-    return path
+def source(source_file):
+    return source_file("norm.cpp", KERNEL.replace("REUSES", "sizeof(T) == 4"))
 
 
 @pytest.fixture(scope="module")

@@ -43,10 +43,8 @@ SHAPES = [(3, 3, 2, 16), (1, 1, 4, 8), (2, 5, 9, 32), (1, 17, 4, 8), (1, 2, 16, 
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("layouts") / "turn.cpp"
-    path.write_text(KERNEL)
-    return path
+def source(source_file):
+    return source_file("turn.cpp", KERNEL)
 
 
 def _room(channels, item, kind):

@@ -69,10 +69,8 @@ MODES = {0: np.rint, 1: np.rint, 2: np.floor, 3: np.ceil, 5: np.trunc}
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory):
-    path = tmp_path_factory.mktemp("int4") / "halves.cpp"
-    path.write_text(SOURCE)
-    return ascendc.compile(path)
+def kernel(source_file):
+    return ascendc.compile(source_file("halves.cpp", SOURCE))
 
 
 def _run(kernel, x, form, mode, product="910b"):

@@ -76,10 +76,8 @@ __global__ __aicore__ void by_ub(GM_ADDR a, GM_ADDR b, GM_ADDR c, GM_ADDR tiling
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("int4") / "product.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("product.cpp", SOURCE)
 
 
 def _packed(matrix):

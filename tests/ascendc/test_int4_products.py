@@ -8,16 +8,13 @@ import pytest
 from npu_sim import ascendc
 from npu_sim.ascendc.process import KernelError
 from npu_sim.errors import ProgramError
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import CUBE, cube_statement, require_compiler
 
 require_compiler()
 
-SOURCE = """
-#include "kernel_operator.h"
-using namespace AscendC;
-constexpr int32_t up(int32_t value, int32_t by) { return (value + by - 1) / by * by; }
-template <HardEvent event> __aicore__ inline void Ready() { SetFlag<event>(EVENT_ID0); WaitFlag<event>(EVENT_ID0); }
-
+SOURCE = (
+    CUBE
+    + """
 // c = a b, both padded to whole fractals, two elements to a byte; b as [k, n], or as its transpose; `times` over.
 template <bool transposed>
 __global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR c, int32_t m, int32_t k, int32_t n, int32_t times) {
@@ -45,28 +42,17 @@ __global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR c, int32_t m, i
     for (int32_t i = 0; i < depth / 64; i++)
       LoadDataWithTranspose(b2[i * columns * 64], b1, LoadData2dTransposeParams(i, columns / 64, depth / 64, 3, 0));
   }
-  Ready<HardEvent::MTE1_M>();
-  MmadParams step;
-  step.m = m;
-  step.n = transposed ? n : columns;
-  step.k = k;
-  for (int32_t i = 0; i < times; i++) {
-    step.cmatrixInitVal = i == 0;
-    Mmad(sums, a2, b2, step);
-    PipeBarrier<PIPE_M>();
-  }
-  Ready<HardEvent::M_FIX>();
+  multiply_over(sums, a2, b2, m, transposed ? n : columns, k, times);
   Fixpipe<int32_t, int32_t, CFG_ROW_MAJOR>(out, sums, FixpipeParamsV220(n, m, rows, n, false));
 }
 """
+)
 SIZES = [(16, 64, 64), (32, 128, 96), (17, 72, 20), (2, 34, 7), (80, 2, 1), (100, 256, 50)]
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("int4") / "products.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("products.cpp", SOURCE)
 
 
 def _packed(matrix):
@@ -109,24 +95,11 @@ def test_series(source):
         _product(source, a, b, product="310p")
 
 
-STATEMENTS = """
-#include "kernel_operator.h"
-using namespace AscendC;
-extern "C" __global__ __aicore__ void other() {{
+TENSORS = """
   LocalTensor<int4b_t> a(TPosition::A2, 0, 1024), b(TPosition::B2, 0, 1024), l1(TPosition::B1, 0, 4096);
   LocalTensor<int8_t> bytes(TPosition::B2, 0, 512);
   LocalTensor<int32_t> c(TPosition::CO1, 0, 256), bias(TPosition::C2, 0, 16);
-  LocalTensor<float> f(TPosition::CO1, 0, 256);
-  MmadParams p(16, 16, 64, 0, false, true);
-  {statement}
-}}
 """
-
-
-def _compiled(tmp_path, statement):
-    path = tmp_path / "other.cpp"
-    path.write_text(STATEMENTS.format(statement=statement))
-    return ascendc.compile(path, kind="cube")
 
 
 @pytest.mark.parametrize(("statement", "words"), [
@@ -136,12 +109,12 @@ def _compiled(tmp_path, statement):
     ("Mmad(f, a, b, p);", "Mmad of int4b_t is modelled with int4b_t into int32_t"),
     ("Mmad(c, a, bytes, p);", "Mmad of int4b_t is modelled with int4b_t into int32_t"),
 ])  # fmt: skip
-def test_what_the_machine_has_not_is_refused(tmp_path, statement, words):
+def test_what_the_machine_has_not_is_refused(source_file, statement, words):
     with pytest.raises(KernelError, match=words):
-        _compiled(tmp_path, statement)(product="Ascend910B2")
+        cube_statement(source_file, TENSORS, statement)(product="Ascend910B2")
 
 
-def test_k_direction_align_is_refused(tmp_path):
-    kernel = _compiled(tmp_path, "p.kDirectionAlign = true; Mmad(c, a, b, p);")
+def test_k_direction_align_is_refused(source_file):
+    kernel = cube_statement(source_file, TENSORS, "p.kDirectionAlign = true; Mmad(c, a, b, p);")
     with pytest.raises(ProgramError, match="k_align"):
         kernel(product="Ascend910B2")

@@ -66,10 +66,8 @@ def keeping(folder):
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("source") / "fills.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("fills.cpp", SOURCE)
 
 
 @pytest.fixture(scope="module")

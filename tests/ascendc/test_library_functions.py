@@ -131,10 +131,8 @@ EXACT = {"Floor", "Ceil", "Trunc", "Round", "Frac", "Sign", "ClampMax", "ClampMi
 
 
 @pytest.fixture(scope="module")
-def functions(tmp_path_factory):
-    path = tmp_path_factory.mktemp("math") / "functions.cpp"
-    path.write_text(MATH.replace("FUNCTIONS", " ".join(f"TRY({name})" for name in DEFINITIONS)))
-    return path
+def functions(source_file):
+    return source_file("functions.cpp", MATH.replace("FUNCTIONS", " ".join(f"TRY({name})" for name in DEFINITIONS)))
 
 
 @pytest.mark.parametrize(("cpp", "dtype"), [("float", np.float32), ("half", np.float16)])
@@ -255,10 +253,8 @@ template <class T, class U> __global__ __aicore__ void rows(
 
 
 @pytest.fixture(scope="module")
-def of_rows(tmp_path_factory):
-    path = tmp_path_factory.mktemp("rows") / "rows.cpp"
-    path.write_text(ROWS)
-    return path
+def of_rows(source_file):
+    return source_file("rows.cpp", ROWS)
 
 
 @pytest.mark.parametrize("types", [("float", "float"), ("half", "half"), ("half", "float")])

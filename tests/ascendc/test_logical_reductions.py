@@ -71,10 +71,8 @@ SHAPES = ((1, 16), (7, 19), (20, 200), (3, 64), (17, 129), (40, 70), (70, 33))
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("logical") / "kernels.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("kernels.cpp", SOURCE)
 
 
 @pytest.fixture(scope="module")

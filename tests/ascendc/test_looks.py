@@ -126,10 +126,8 @@ LINES = SOURCE.splitlines()
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("looks") / "looks.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("looks.cpp", SOURCE)
 
 
 @pytest.fixture

@@ -81,10 +81,8 @@ __global__ __aicore__ void second_loops(GM_ADDR z) {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("lots") / "lots.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("lots.cpp", SOURCE)
 
 
 @pytest.fixture

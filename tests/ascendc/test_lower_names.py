@@ -129,10 +129,8 @@ extern "C" __global__ __aicore__ void refused(GM_ADDR x, int what) {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("lower") / "lower.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("lower.cpp", SOURCE)
 
 
 def call(source, name, *arguments, outputs=(), findings=True):

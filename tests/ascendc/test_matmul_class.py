@@ -101,17 +101,13 @@ CHIP = get_product("910b")
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("matmul") / "product.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("product.cpp", SOURCE)
 
 
 @pytest.fixture(scope="module")
-def chained(tmp_path_factory):
-    path = tmp_path_factory.mktemp("chained") / "chained.cpp"
-    path.write_text(CHAINED)
-    return ascendc.compile(path)
+def chained(source_file):
+    return ascendc.compile(source_file("chained.cpp", CHAINED))
 
 
 def whole_numbers(rng, rows, columns, dtype):

@@ -49,10 +49,8 @@ extern "C" __global__ __aicore__ void objects(GM_ADDR a, GM_ADDR b, GM_ADDR bias
 
 
 @pytest.fixture(scope="module")
-def objects(tmp_path_factory):
-    path = tmp_path_factory.mktemp("objects") / "objects.cpp"
-    path.write_text(KERNEL)
-    return ascendc.compile(path, kind="cube")
+def objects(source_file):
+    return ascendc.compile(source_file("objects.cpp", KERNEL), kind="cube")
 
 
 def _run(objects, base, how, sizes=(512, 64, 512)):

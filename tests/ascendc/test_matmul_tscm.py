@@ -58,10 +58,8 @@ template <class T, bool ta, bool tb, bool both> __global__ __aicore__ void produ
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("matmul") / "product.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("product.cpp", SOURCE)
 
 
 def compute(source, shape, ta, tb, both, cpp="half", **options):

@@ -49,10 +49,8 @@ int main() {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("row") / "row.cpp"
-    path.write_text(KERNEL)
-    return path
+def source(source_file):
+    return source_file("row.cpp", KERNEL)
 
 
 def _row(source, name, dtype, k, n, m=1, offset=0, turned=0):

@@ -90,10 +90,8 @@ extern "C" __global__ __aicore__ void popped(GM_ADDR x, GM_ADDR y, int32_t late)
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("pages") / "forms.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("forms.cpp", SOURCE)
 
 
 @pytest.mark.parametrize("by_tensors", [0, 1])

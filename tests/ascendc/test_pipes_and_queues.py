@@ -169,10 +169,8 @@ extern "C" __global__ __aicore__ void misnamed(GM_ADDR x, int32_t named) {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("pipes") / "pipes.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("pipes.cpp", SOURCE)
 
 
 @pytest.fixture

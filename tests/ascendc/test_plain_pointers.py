@@ -41,10 +41,8 @@ PAGE = 4096
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("plain") / "stores.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("stores.cpp", SOURCE)
 
 
 def call(source, z, first, count, step=1, outputs=(1, 2)):

@@ -42,10 +42,8 @@ F16, F32, I8, U8, I16, I32 = np.float16, np.float32, np.int8, np.uint8, np.int16
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    path = tmp_path_factory.mktemp("results") / "results.cpp"
-    path.write_text(KERNEL)
-    return ascendc.compile(path, kernel="results")
+def results(source_file):
+    return ascendc.compile(source_file("results.cpp", KERNEL), kernel="results")
 
 
 def _every_second(wanted, before):

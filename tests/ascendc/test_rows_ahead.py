@@ -20,30 +20,32 @@ __aicore__ inline void ready(LocalTensor<int32_t>& t, GlobalTensor<int32_t>& x) 
   for (int i = 0; i < 4000; i++) DataCopy(t, x, 32768);  // takes long to run and not to write down
   PipeBarrier<PIPE_ALL>();
 }
-extern "C" __global__ __aicore__ void read_back(GM_ADDR x, GM_ADDR z, GM_ADDR out, int32_t rows) {
+struct Room {
   TPipe pipe;
   TBuf<TPosition::VECCALC> buf;
-  pipe.InitBuffer(buf, 131072);
-  LocalTensor<int32_t> t = buf.Get<int32_t>();
-  GlobalTensor<int32_t> gx, gz, go;
-  gx.SetGlobalBuffer((__gm__ int32_t*)x);
-  gz.SetGlobalBuffer((__gm__ int32_t*)z);
+  LocalTensor<int32_t> t;
+  GlobalTensor<int32_t> x, z;
+  Room(GM_ADDR from, GM_ADDR to, int32_t first = 0) {
+    pipe.InitBuffer(buf, 131072);
+    t = buf.Get<int32_t>();
+    x.SetGlobalBuffer((__gm__ int32_t*)from);
+    z.SetGlobalBuffer((__gm__ int32_t*)to + first);
+  }
+};
+extern "C" __global__ __aicore__ void read_back(GM_ADDR x, GM_ADDR z, GM_ADDR out, int32_t rows) {
+  Room room(x, z);
+  GlobalTensor<int32_t> &gz = room.z, go;
   go.SetGlobalBuffer((__gm__ int32_t*)out);
-  ready(t, gx);
-  DataCopy(gz, t, 8);
+  ready(room.t, room.x);
+  DataCopy(gz, room.t, 8);
   for (int i = 0; i < rows; i++) PipeBarrier<PIPE_ALL>();
   go.SetValue(0, gz.GetValue(3) + 1);
 }
 extern "C" __global__ __aicore__ void read_by_pointer(GM_ADDR x, GM_ADDR z, GM_ADDR out, int32_t rows, int64_t steps) {
-  TPipe pipe;
-  TBuf<TPosition::VECCALC> buf;
-  pipe.InitBuffer(buf, 131072);
-  LocalTensor<int32_t> t = buf.Get<int32_t>();
-  GlobalTensor<int32_t> gx, gz;
-  gx.SetGlobalBuffer((__gm__ int32_t*)x);
-  gz.SetGlobalBuffer((__gm__ int32_t*)z + 8 * GetBlockIdx());
-  ready(t, gx);
-  DataCopy(gz, t, 8);
+  Room room(x, z, 8 * GetBlockIdx());
+  GlobalTensor<int32_t>& gz = room.z;
+  ready(room.t, room.x);
+  DataCopy(gz, room.t, 8);
   for (int i = 0; i < rows; i++) PipeBarrier<PIPE_ALL>();
   for (volatile int64_t step = 0; step < steps; step++) {}  // so long that what there is is handed over
   SyncAll();
@@ -51,16 +53,10 @@ extern "C" __global__ __aicore__ void read_by_pointer(GM_ADDR x, GM_ADDR z, GM_A
   ((__gm__ int32_t*)out)[8 * GetBlockIdx()] = other[3] + 1;
 }
 extern "C" __global__ __aicore__ void wrong_late(GM_ADDR x, GM_ADDR z, GM_ADDR out, int32_t rows) {
-  TPipe pipe;
-  TBuf<TPosition::VECCALC> buf;
-  pipe.InitBuffer(buf, 131072);
-  LocalTensor<int32_t> t = buf.Get<int32_t>();
-  GlobalTensor<int32_t> gx, gz;
-  gx.SetGlobalBuffer((__gm__ int32_t*)x);
-  gz.SetGlobalBuffer((__gm__ int32_t*)z);
-  ready(t, gx);
-  DataCopy(t, gx[1 << 20], 8);
-  for (int i = 0; i < rows; i++) DataCopy(gz, t, 8);
+  Room room(x, z);
+  ready(room.t, room.x);
+  DataCopy(room.t, room.x[1 << 20], 8);
+  for (int i = 0; i < rows; i++) DataCopy(room.z, room.t, 8);
 }
 """
 
@@ -69,10 +65,8 @@ LINES = LONG_STORE.splitlines()
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("ahead") / "ahead.cpp"
-    path.write_text(LONG_STORE)
-    return path
+def source(source_file):
+    return source_file("ahead.cpp", LONG_STORE)
 
 
 def _call(source, name, *numbers, blocks=1):
@@ -106,5 +100,5 @@ def test_rows_behind_a_refused_one_do_not_run_though_they_were_made(source):
         kernel(x, z, z.copy(), 2 * ROWS, product="Ascend910B2")
     (refused,) = caught.value.violations
     assert refused.line is not None
-    assert refused.line.line == LINES.index("  DataCopy(t, gx[1 << 20], 8);") + 1
+    assert refused.line.line == LINES.index("  DataCopy(room.t, room.x[1 << 20], 8);") + 1
     assert not z.any()

@@ -103,10 +103,8 @@ void launch(uint32_t blocks, void* stream, uint8_t* x) { ends<<<blocks, nullptr,
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("runtime") / "kernels.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("kernels.cpp", SOURCE)
 
 
 NAMES = [

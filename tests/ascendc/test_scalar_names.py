@@ -113,10 +113,8 @@ extern "C" __global__ __aicore__ void version(GM_ADDR x) { uint32_t number = 0; 
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("names") / "names.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("names.cpp", SOURCE)
 
 
 def _indices(before, first, mask, repeats, block, step):

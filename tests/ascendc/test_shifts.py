@@ -32,10 +32,8 @@ template <class T> __global__ __aicore__ void shifts(GM_ADDR x, GM_ADDR left, GM
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("shifts") / "shifts.cpp"
-    path.write_text(KERNEL)
-    return path
+def source(source_file):
+    return source_file("shifts.cpp", KERNEL)
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.int16, np.int32])

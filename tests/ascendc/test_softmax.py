@@ -94,10 +94,8 @@ int main(int, char** given) {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("softmax") / "rows.cpp"
-    path.write_text(KERNEL.replace("MODE", "SOFTMAX_NORMAL"))
-    return path
+def source(source_file):
+    return source_file("rows.cpp", KERNEL.replace("MODE", "SOFTMAX_NORMAL"))
 
 
 @pytest.fixture(scope="module")

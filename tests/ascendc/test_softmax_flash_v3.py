@@ -60,10 +60,8 @@ ALPHAS = [0.9375, 0.96889, 0.984497]
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("flash") / "flash.cpp"
-    path.write_text(KERNEL)
-    return path
+def source(source_file):
+    return source_file("flash.cpp", KERNEL)
 
 
 @pytest.fixture(scope="module")

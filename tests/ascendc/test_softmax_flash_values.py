@@ -69,10 +69,8 @@ BOUND = {np.float32: 2.0**-21, np.float16: 2.0**-10}
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("flash") / "flash.cpp"
-    path.write_text(KERNEL)
-    return path
+def source(source_file):
+    return source_file("flash.cpp", KERNEL)
 
 
 @pytest.fixture(scope="module")

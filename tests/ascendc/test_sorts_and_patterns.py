@@ -66,10 +66,8 @@ template <class T> __global__ __aicore__ void merges(GM_ADDR x, GM_ADDR y, GM_AD
 
 
 @pytest.fixture(scope="module")
-def sorts(tmp_path_factory):
-    path = tmp_path_factory.mktemp("sorts") / "kernels.cpp"
-    path.write_text(SORTS)
-    return path
+def sorts(source_file):
+    return source_file("kernels.cpp", SORTS)
 
 
 @pytest.mark.parametrize("full", [0, 1])
@@ -242,10 +240,8 @@ REDUCTIONS = (np.sum, np.mean, np.max, np.min)
 
 
 @pytest.fixture(scope="module")
-def patterns(tmp_path_factory):
-    path = tmp_path_factory.mktemp("patterns") / "kernels.cpp"
-    path.write_text(PATTERNS)
-    return path
+def patterns(source_file):
+    return source_file("kernels.cpp", PATTERNS)
 
 
 @pytest.mark.parametrize("room", [0, 256, 1024, 8192])

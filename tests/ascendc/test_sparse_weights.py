@@ -9,17 +9,14 @@ from npu_sim import ascendc
 from npu_sim.ascendc.process import KernelError
 from npu_sim.compilers import CompilationError
 from npu_sim.errors import ProgramError
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import CUBE, cube_statement, require_compiler
 from tests.oracles.sparse import compressed, fractals_of, index_bytes_of
 
 require_compiler()
 
-SOURCE = """
-#include "kernel_operator.h"
-using namespace AscendC;
-constexpr int32_t up(int32_t value, int32_t by) { return (value + by - 1) / by * by; }
-template <HardEvent event> __aicore__ inline void Ready() { SetFlag<event>(EVENT_ID0); WaitFlag<event>(EVENT_ID0); }
-
+SOURCE = (
+    CUBE
+    + """
 // c = a b, a [m, k] of whole fractals, b and idx fractal by fractal; in pieces of `step` along k, in two places.
 // The first `skipped` fractals of b and idx are of no use.
 extern "C" __global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR idx, GM_ADDR c, int32_t m, int32_t k,
@@ -61,14 +58,13 @@ extern "C" __global__ __aicore__ void product(GM_ADDR a, GM_ADDR b, GM_ADDR idx,
   Fixpipe<int32_t, int32_t, CFG_ROW_MAJOR>(out, sums, FixpipeParamsV220(n, m, rows, n, false));
 }
 """
+)
 SIZES = [(16, 64, 16), (128, 128, 64), (17, 40, 20), (2, 100, 7), (33, 4, 1), (48, 320, 50)]
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory):
-    path = tmp_path_factory.mktemp("sparse") / "sparse.cpp"
-    path.write_text(SOURCE)
-    return ascendc.compile(path, kind="cube")
+def kernel(source_file):
+    return ascendc.compile(source_file("sparse.cpp", SOURCE), kind="cube")
 
 
 def _weights(rng, k, n):
@@ -129,24 +125,11 @@ def test_other_series_have_no_indices(kernel):
         _product(kernel, a, b, product="310p")
 
 
-STATEMENTS = """
-#include "kernel_operator.h"
-using namespace AscendC;
-extern "C" __global__ __aicore__ void other() {{
+TENSORS = """
   LocalTensor<int8_t> a(TPosition::A2, 0, 512), b(TPosition::B2, 0, 512), l1(TPosition::B1, 0, 512);
   LocalTensor<uint8_t> idx(TPosition::B1, 512, 128);
   LocalTensor<int32_t> c(TPosition::CO1, 0, 256);
-  LocalTensor<float> f(TPosition::CO1, 0, 256);
-  MmadParams p(16, 16, 64, 0, false, true);
-  {statement}
-}}
 """
-
-
-def _compiled(tmp_path, statement):
-    path = tmp_path / "other.cpp"
-    path.write_text(STATEMENTS.format(statement=statement))
-    return ascendc.compile(path, kind="cube")
 
 
 @pytest.mark.parametrize(("statement", "words"), [
@@ -156,15 +139,15 @@ def _compiled(tmp_path, statement):
     ("p.kDirectionAlign = true; MmadWithSparse(c, a, b, p);", "MmadWithSparse must have kDirectionAlign false"),
     ("p.cmatrixSource = true; p.cmatrixInitVal = false; MmadWithSparse(c, a, b, p);", "cmatrixSource is not modelled"),
 ])  # fmt: skip
-def test_places_and_parameters_that_it_does_not_have_are_refused(tmp_path, statement, words):
+def test_places_and_parameters_that_it_does_not_have_are_refused(source_file, statement, words):
     with pytest.raises(KernelError, match=words):
-        _compiled(tmp_path, statement)(product="Ascend910B2")
+        cube_statement(source_file, TENSORS, statement)(product="Ascend910B2")
 
 
 @pytest.mark.parametrize(("statement", "words"), [
     ("LoadDataWithSparse(b, l1, l1, LoadData2DParams());", "with indices of uint8_t"),
     ("MmadWithSparse(f, a, b, p);", "MmadWithSparse is of int8_t into int32_t"),
 ])  # fmt: skip
-def test_other_types_do_not_compile(tmp_path, statement, words):
+def test_other_types_do_not_compile(source_file, statement, words):
     with pytest.raises(CompilationError, match=words):
-        _compiled(tmp_path, statement)
+        cube_statement(source_file, TENSORS, statement)

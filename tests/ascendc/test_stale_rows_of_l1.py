@@ -67,10 +67,8 @@ extern "C" __global__ __aicore__ void squares(GM_ADDR x, GM_ADDR y, int32_t dept
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory):
-    path = tmp_path_factory.mktemp("stale") / "squares.cpp"
-    path.write_text(SOURCE)
-    return ascendc.compile(path, product="Ascend910B2")
+def kernel(source_file):
+    return ascendc.compile(source_file("squares.cpp", SOURCE), product="Ascend910B2")
 
 
 @pytest.mark.parametrize(("depth", "kinds"), [(20, {Kind.READ_UNUSED}), (24, {Kind.READ_STALE})])

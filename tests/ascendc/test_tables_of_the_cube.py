@@ -11,16 +11,13 @@ from npu_sim import ascendc
 from npu_sim.ascendc.process import KernelError
 from npu_sim.errors import ProgramError
 from npu_sim.program.violation import Kind
-from tests.ascendc.compiler import require_compiler
+from tests.ascendc.compiler import CUBE, require_compiler
 
 require_compiler()
 
-SOURCE = """
-#include "kernel_operator.h"
-using namespace AscendC;
-constexpr int32_t up(int32_t value, int32_t by) { return (value + by - 1) / by * by; }
-template <HardEvent event> __aicore__ inline void Ready() { SetFlag<event>(EVENT_ID0); WaitFlag<event>(EVENT_ID0); }
-
+SOURCE = (
+    CUBE
+    + """
 // Sums of A and of B in L0C: `ways` says where they begin. 0: with 0, 1: a tensor in C2, 2: cmatrixSource alone.
 template <class T, class Sum, class Bias>
 __aicore__ inline LocalTensor<Sum> multiply(GM_ADDR a, GM_ADDR b, GM_ADDR bias, int32_t m, int32_t k, int32_t n,
@@ -157,14 +154,13 @@ extern "C" __global__ __aicore__ void wrong(int32_t way) {
   if (way == 4) DataCopy(table, sums, DataCopyParams(1, 1, 0, 0));
 }
 """
+)
 SIZES = [(16, 32, 16), (17, 40, 20), (33, 64, 48), (1, 16, 200)]
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("tables") / "tables.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("tables.cpp", SOURCE)
 
 
 def _kernel(source, name):

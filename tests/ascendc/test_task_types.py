@@ -51,10 +51,8 @@ extern "C" __global__ __aicore__ void by_number(GM_ADDR z, int64_t key) {
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("task_types") / "kinds.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("kinds.cpp", SOURCE)
 
 
 def cores_of(kernel, *numbers, product="Ascend910B2", **given):

@@ -74,10 +74,8 @@ SHAPES = [(1, 32, 2, 2, 8), (2, 20, 1, 3, 5), (16, 16, 1, 3, 5), (3, 1, 2, 1, 1)
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("turn") / "turn.cpp"
-    path.write_text(KERNEL.replace("OTHER", "DataFormat::NCDHW"))
-    return path
+def source(source_file):
+    return source_file("turn.cpp", KERNEL.replace("OTHER", "DataFormat::NCDHW"))
 
 
 def padded(x, axis, unit):

@@ -75,10 +75,8 @@ def _geglu_steps(a, b):
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("two") / "apply.cpp"
-    path.write_text(KERNEL)
-    return path
+def source(source_file):
+    return source_file("apply.cpp", KERNEL)
 
 
 @pytest.fixture(scope="module")

@@ -61,10 +61,8 @@ COUNT = 6
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory):
-    path = tmp_path_factory.mktemp("unit") / "tiles.cpp"
-    path.write_text(SOURCE)
-    return ascendc.compile(path)
+def kernel(source_file):
+    return ascendc.compile(source_file("tiles.cpp", SOURCE))
 
 
 def run(kernel, places, last=3, store=3, parts=1, count=COUNT, apart=4096):

@@ -79,10 +79,8 @@ __global__ __aicore__ void forms(GM_ADDR x, GM_ADDR y, int32_t which) {
 
 
 @pytest.fixture(scope="module")
-def forms(tmp_path_factory):
-    path = tmp_path_factory.mktemp("forms") / "kernels.cpp"
-    path.write_text(SOURCE)
-    return ascendc.compile(path)
+def forms(source_file):
+    return ascendc.compile(source_file("kernels.cpp", SOURCE))
 
 
 def test_masks_repeats_and_registers(forms):

@@ -136,10 +136,8 @@ def line_of(words):
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("vector") / "kernels.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("kernels.cpp", SOURCE)
 
 
 def test_a_value_of_ub_is_what_the_rows_so_far_left(source):

@@ -141,10 +141,8 @@ READ = 1 + SOURCE[: SOURCE.index("// READ")].count("\n")
 
 
 @pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    path = tmp_path_factory.mktemp("words") / "words.cpp"
-    path.write_text(SOURCE)
-    return path
+def source(source_file):
+    return source_file("words.cpp", SOURCE)
 
 
 def _started(rows, length):

@@ -22,23 +22,29 @@ OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call with extents that fit, in the words of `ops.convolution_backward`."""
+class AnyCall:
+    """What calls with extents that fit have in either direction."""
 
     series: str
     input_shape: tuple[int, ...]
     weight_shape: tuple[int, ...]
     output_shape: tuple[int, ...]
-    stride: tuple[int, ...]
     padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-    transposed: bool
     output_padding: tuple[int, ...]
-    output_mask: tuple[bool, bool, bool]
     cube_math_type: int
     dtypes: tuple[str, str, str]
     seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(AnyCall):
+    """One call, in the words of `ops.convolution_backward`."""
+
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    transposed: bool
+    output_mask: tuple[bool, bool, bool]
 
     @property
     def pads(self) -> tuple[tuple[int, int], ...]:

@@ -8,27 +8,18 @@ from typing import Any
 import numpy as np
 
 from npu_sim.dtypes.cube_math import promote
-from tests.cases.convolution_backward import _TINY, _UNIT, NUMPY, magnitudes, random_call
+from tests.cases.convolution_backward import _TINY, _UNIT, NUMPY, AnyCall, magnitudes, random_call
 from tests.oracles.convolution import Attributes, forward, input_gradient
 from tests.oracles.series import SPLIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call with extents that fit, in the words of `ops.convolution`."""
+class Call(AnyCall):
+    """One call, in the words of `ops.convolution`."""
 
-    series: str
-    input_shape: tuple[int, ...]
-    weight_shape: tuple[int, ...]
-    output_shape: tuple[int, ...]
     has_bias: bool
-    padding: tuple[int, ...]
-    output_padding: tuple[int, ...]
     attributes: Attributes
-    cube_math_type: int
-    dtypes: tuple[str, str, str]
     output_dtype: str
-    seed: int
 
     @property
     def keywords(self) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from ops.conv3d_backprop_input.tiling_dx import overflows
 from ops.conv3d_backprop_input.tiling_dx_data import DxProblem, DxTiling
 from ops.conv3d_backprop_input.tiling_forward import ForwardTiling
 from ops.conv3d_backprop_input.tiling_streamed import StreamedTiling, _has_row_lines, _StreamedBlocks, streamed_tiling
+from tests.cases.page_range import windows_of
 from tests.oracles import convolution
 
 STORED: dict[str, np.dtype] = {
@@ -129,12 +130,9 @@ def _draw(rng: np.random.Generator, feature: str, allow_depth: bool) -> ConvGeom
         size[axis] = kernel[axis] = stride[axis] = dilation[axis] = 1
         pads[2 * axis] = pads[2 * axis + 1] = 0
         size[3 - axis] = int(rng.integers(1, 80))
-    out = []
-    for axis in range(3):
-        room = size[axis] + pads[2 * axis] + pads[2 * axis + 1] - dilation[axis] * (kernel[axis] - 1) - 1
-        if room < 0:
-            return None
-        out.append(room // stride[axis] + 1)
+    out = windows_of(size, pads, kernel, stride, dilation)
+    if min(out) < 1:
+        return None
     groups, cin, cout = _channels(rng, feature)
     return ConvGeometry(
         n=_pick(rng, (1, 1, 2, 3)), cin=cin * groups, cout=cout * groups, groups=groups, di=size[0], hi=size[1],

@@ -5,6 +5,8 @@ Extents to 2^20, kernels, dilations and paddings to 255, strides to 10^5: beyond
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from npu_sim.units import align_up
@@ -44,6 +46,16 @@ def page_geometry(
             return g
 
 
+def windows_of(
+    size: Sequence[int], pads: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> list[int]:
+    """Return the windows along D, H and W, none or less where one does not fit; ``pads`` before and after each axis."""
+    return [
+        (size[axis] + pads[2 * axis] + pads[2 * axis + 1] - dilation[axis] * (kernel[axis] - 1) - 1) // stride[axis] + 1
+        for axis in range(3)
+    ]
+
+
 def _draw(rng: np.random.Generator, feature: str, spatial: int) -> ConvGeometry | None:
     size, kernel, stride, dilation = [1] * 3, [1] * 3, [1] * 3, [1] * 3
     pads = [0] * 6
@@ -68,12 +80,9 @@ def _draw(rng: np.random.Generator, feature: str, spatial: int) -> ConvGeometry 
             pads[2 * axis] = pads[2 * axis + 1] = int(rng.integers(0, MOST_SMALL + 1))
             if spatial == 2:
                 pads[2 * axis + 1] = int(rng.integers(0, MOST_SMALL + 1))
-    out = []
-    for axis in range(3):
-        room = size[axis] + pads[2 * axis] + pads[2 * axis + 1] - dilation[axis] * (kernel[axis] - 1) - 1
-        if room < 0:
-            return None
-        out.append(room // stride[axis] + 1)
+    out = windows_of(size, pads, kernel, stride, dilation)
+    if min(out) < 1:
+        return None
     groups, cin, cout = _CHANNELS[int(rng.integers(len(_CHANNELS)))]
     return ConvGeometry(
         n=int(rng.integers(1, 3)), cin=cin * groups, cout=cout * groups, groups=groups, di=size[0], hi=size[1],

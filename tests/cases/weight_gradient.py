@@ -110,12 +110,8 @@ class WeightGradientPlan:
 
     Attributes
     ----------
-    geometry : ConvGeometry
-        The convolution.
-    product : Product
-        Where it runs.
-    compute_dtype : str
-        What the Cube multiplies.
+    geometry, product, compute_dtype
+        As of `weight_gradient_kernel`.
     tiling : DwTiling or UnifiedTiling
         Split cores resp. unified cores.
     x_layout, dy_layout, dw_layout : ActivationLayout, ActivationLayout, WeightLayout

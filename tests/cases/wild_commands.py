@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -12,28 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from tests.cases import small_kernel
 from tests.cases.damaged_inputs import INPUTS
 from tests.cases.wild_arguments import EDGES, WORDS
 
 _OURS = f'File "{Path(__file__).parents[2]}'
 """What a traceback shows when an exception of ours reached the user."""
-_KERNEL = """
-import numpy as np
-from npu_sim.authoring import In, Out, Pipe, TPosition, kernel
-
-@kernel(kind="vector")
-def doubled(core, x: In, y: Out):
-    t = core.alloc(TPosition.VECCALC, "fp16", 256)
-    core.data_copy(t, x, 64)
-    core.set_flag(Pipe.MTE2, Pipe.V, 0)
-    core.wait_flag(Pipe.MTE2, Pipe.V, 0)
-    core.adds(t, t, 2.0, 64)
-    core.set_flag(Pipe.V, Pipe.MTE3, 0)
-    core.wait_flag(Pipe.V, Pipe.MTE3, 0)
-    core.data_copy(y, t, 64)
-
-doubled(np.ones(64, np.float16), np.empty(64, np.float16), blocks=1)
-"""
 _SHAPE = {
     "--x": "1,16,8,8", "--weight": "16,16,3,3", "--stride": "1", "--padding": "1", "--dilation": "1", "--groups": "1",
     "--product": "910b", "--cube-math-type": "1", "--dtype": "fp16",
@@ -81,7 +66,7 @@ def _files() -> tuple[tuple[str, bytes], ...]:
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name, contextlib.redirect_stdout(io.StringIO()):
         folder = Path(name)
-        (folder / "kernel.py").write_text(_KERNEL, encoding="utf-8")
+        shutil.copy(small_kernel.__file__, folder / "kernel.py")
         if main(["program", str(folder / "kernel.py"), "--save", str(folder / "kept.program")]):
             raise AssertionError("the kernel must be kept")
         np.save(folder / "golden.npy", np.full(64, 3, np.float16))

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 
 from npu_sim import ascendc
-from npu_sim.authoring import Core, In, Out, Pipe, TPosition, kernel
-from npu_sim.authoring.kernel import KernelFunction
 from npu_sim.debug import Machine
 from npu_sim.engines.hazards import run_hazards
 from npu_sim.engines.timeline import run_timeline
@@ -21,6 +19,7 @@ from npu_sim.isa.codes import Space
 from npu_sim.isa.row import ROW_BYTES
 from npu_sim.report.program_file import MAGIC, program_bytes, program_of
 from tests.cases.damaged_inputs import changed_document
+from tests.cases.small_kernel import shifted
 from tests.cases.wild_arguments import changed, near, wild
 from tests.oracles.series import SERIES
 
@@ -28,25 +27,9 @@ _EXAMPLES = Path(__file__).parents[2] / "examples/ascendc"
 
 
 @cache
-def _doubled() -> KernelFunction:
-    def body(core: Core, x: In, y: Out) -> None:
-        t = core.alloc(TPosition.VECCALC, "fp16", 256)
-        core.data_copy(t, x, 64)
-        core.set_flag(Pipe.MTE2, Pipe.V, 0)
-        core.wait_flag(Pipe.MTE2, Pipe.V, 0)
-        core.adds(t, t, 2.0, 64)
-        core.set_flag(Pipe.V, Pipe.MTE3, 0)
-        core.wait_flag(Pipe.V, Pipe.MTE3, 0)
-        core.data_copy(y, t, 64)
-
-    body.__annotations__ = {"core": Core, "x": In, "y": Out, "return": None}
-    return kernel(kind="vector")(body)
-
-
-@cache
 def _stored() -> tuple[dict[str, Any], bytes]:
     """Return head and rows of a program file."""
-    run = _doubled().record(np.ones(64, np.float16), np.empty(64, np.float16), blocks=2)
+    run = shifted.record(np.ones(64, np.float16), np.empty(64, np.float16), blocks=2)
     head, _, rows = program_bytes(run.launches, run.product)[len(MAGIC) :].partition(b"\n")
     return json.loads(head), rows
 
@@ -90,7 +73,7 @@ def debugger(rng: np.random.Generator) -> object:
     given = {"x": np.ones(64, np.float16), "y": np.empty(64, np.float16)}
     options: dict[str, Any] = {"blocks": 2 if rng.random() < 0.9 else wild(rng), "product": str(rng.choice(SERIES))}
     arguments = changed(rng, given) if rng.random() < 0.05 else given
-    machine = _doubled().machine(*arguments.values(), **options)
+    machine = shifted.machine(*arguments.values(), **options)
     if rng.random() < 0.1:
         tensors = changed(rng, {"x": np.ones(64, np.float16)}, ("y", "z"))
         machine = Machine(machine.launches, machine.product, wild(rng) if rng.random() < 0.2 else tensors)

@@ -7,37 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from npu_sim.engines.hazards import emit_rows, run_hazards
-from npu_sim.program.verify import verify
 from tests.cases.input_gradient import (
     KINDS,
     bias_of,
     default_options,
-    expected,
     operands,
-    padding_of,
     random_case,
     random_options,
     random_split_tiling,
     run,
     setup_of,
 )
+from tests.differential.test_input_gradient import assert_clean, assert_exact
 from tests.oracles.series import SERIES, SPLIT
-
-
-def assert_exact(setup, options):
-    a, weight = operands(setup.case)
-    got = run(setup, a, weight, options)
-    np.testing.assert_array_equal(got.astype(np.float64), expected(setup.case, a, weight), err_msg=f"{setup.case}")
-    assert not padding_of(setup).astype(np.float64).any()
-
-
-def assert_clean(setup):
-    product = setup.case.product
-    assert run_hazards(setup.plan.launches, product) == [], setup.case
-    for launch in setup.plan.launches:
-        for core in {0, launch.core_count - 1}:
-            assert verify(emit_rows(launch, core, 0), product) == [], setup.case
 
 
 @pytest.mark.parametrize("kind", KINDS)

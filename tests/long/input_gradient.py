@@ -18,16 +18,7 @@ import numpy as np
 
 from npu_sim.engines.hazards import run_hazards
 from npu_sim.errors import OperatorError
-from tests.cases.input_gradient import (
-    expected,
-    operands,
-    padding_of,
-    random_case,
-    random_options,
-    random_split_tiling,
-    run,
-    setup_of,
-)
+from tests.cases import input_gradient as cases
 from tests.cases.page_range import page_geometry
 from tests.long.recording import parser_of, publish
 from tests.oracles.series import SPLIT
@@ -46,25 +37,25 @@ def check(seed: int, seconds: float, most_cases: int) -> tuple[Counter[str], lis
     while time.perf_counter() - start < seconds and seen["cases"] < most_cases:
         large = bool(rng.integers(20) == 0)
         series = SPLIT[int(rng.integers(len(SPLIT)))]
-        case = random_case(rng, series=series, most_macs=100_000_000 if large else 3_000_000)
+        case = cases.random_case(rng, series=series, most_macs=100_000_000 if large else 3_000_000)
         if rng.random() < PAGE_SHARE:
             most_macs = 200_000_000 if large else 20_000_000
             case = replace(case, geometry=page_geometry(rng, most_macs=most_macs))
         seen["cases"] += 1
         try:
-            setup = setup_of(case)
+            setup = cases.setup_of(case)
         except OperatorError as error:
             seen[f"refused {error.status}"] += 1
             continue
         seen[f"{series} {case.kind} {case.compute_dtype}"] += 1
         seen[setup.plan.tiling.origin] += 1
-        a, weight = operands(case)
-        want = expected(case, a, weight)
+        a, weight = cases.operands(case)
+        want = cases.expected(case, a, weight)
         for number in range(1 + TILINGS_PER_CASE):
-            tried = random_split_tiling(rng, setup) if number else setup
-            got = run(tried, a, weight, random_options(rng, tried))
+            tried = cases.random_split_tiling(rng, setup) if number else setup
+            got = cases.run(tried, a, weight, cases.random_options(rng, tried))
             seen["runs"] += 1
-            if not np.array_equal(got.astype(np.float64), want) or padding_of(tried).astype(np.float64).any():
+            if not np.array_equal(got.astype(np.float64), want) or cases.padding_of(tried).astype(np.float64).any():
                 wrong.append(f"{case} {tried.plan.tiling}")
             if seen["cases"] % HAZARDS_EVERY == 0 and run_hazards(tried.plan.launches, case.product):
                 wrong.append(f"hazard: {case} {tried.plan.tiling}")

@@ -18,19 +18,7 @@ import numpy as np
 
 from npu_sim.errors import OperatorError
 from npu_sim.products import get_product
-from tests.cases.weight_gradient import (
-    DTYPES,
-    Case,
-    expected,
-    far_case,
-    gradient_of,
-    operands,
-    plan_of,
-    random_case,
-    random_options,
-    random_tiling,
-    run_plan,
-)
+from tests.cases import weight_gradient as dw
 from tests.long.recording import parser_of, publish
 from tests.oracles.series import SERIES
 
@@ -48,7 +36,7 @@ class Tally:
     runs_by_tiling_origin: dict[str, int] = field(default_factory=dict)
     refusals_by_status: dict[str, int] = field(default_factory=dict)
 
-    def record(self, case: Case, what: str, equal: bool) -> None:
+    def record(self, case: dw.Case, what: str, equal: bool) -> None:
         """Count one run."""
         self.runs += 1
         if not equal:
@@ -59,16 +47,16 @@ def _count(counts: dict[str, int], key: str, more: int = 1) -> None:
     counts[key] = counts.get(key, 0) + more
 
 
-def check_call(case: Case, x: np.ndarray, dy: np.ndarray, want: np.ndarray) -> bool:
+def check_call(case: dw.Case, x: np.ndarray, dy: np.ndarray, want: np.ndarray) -> bool:
     """Return whether the public call gives ``want`` in the dtype of the inputs and leaves its inputs alone."""
     before = x.copy(), dy.copy()
-    result = gradient_of(
+    result = dw.gradient_of(
         x, dy, case.weight_shape, product=case.series, cube_math_type=case.cube_math_type, **case.attributes
     )
     assert result.grad_weight is not None
     untouched = np.array_equal(x, before[0]) and np.array_equal(dy, before[1])
     # The exact sum is rounded once: float32 holds it, and NumPy rounds float32 to the 16-bit types to nearest even.
-    rounded = want.astype(np.float32).astype(DTYPES[case.dtype])
+    rounded = want.astype(np.float32).astype(dw.DTYPES[case.dtype])
     same = result.grad_weight.dtype == rounded.dtype and np.array_equal(result.grad_weight, rounded)
     return bool(untouched and same)
 
@@ -81,23 +69,23 @@ def run(seed: int, seconds: float, most_cases: int) -> Tally:
     while time.perf_counter() - start < seconds and tally.cases < most_cases:
         large = bool(rng.integers(20) == 0)
         far = bool(rng.integers(3) == 0)
-        case = far_case(rng) if far else random_case(rng, most_macs=200_000_000 if large else 4_000_000)
+        case = dw.far_case(rng) if far else dw.random_case(rng, most_macs=200_000_000 if large else 4_000_000)
         tally.cases += 1
         try:
-            plan = plan_of(case)
+            plan = dw.plan_of(case)
         except OperatorError as error:
             _count(tally.refusals_by_status, str(error.status))
             continue
         _count(tally.cases_by_series_and_compute_dtype, f"{case.series} {plan.compute_dtype}")
-        x, dy = operands(case)
-        want = expected(case, x, dy)
+        x, dy = dw.operands(case)
+        want = dw.expected(case, x, dy)
         tally.record(case, "call", check_call(case, x, dy, want))
         if far:
-            got = run_plan(plan, x, dy, random_options(rng, plan)).reshape(case.weight_shape)
+            got = dw.run_plan(plan, x, dy, dw.random_options(rng, plan)).reshape(case.weight_shape)
             tally.record(case, "kernel", np.array_equal(got, want))
         for _ in range(0 if far else TILINGS_PER_CASE):
-            changed = random_tiling(rng, plan, cut=True)
-            got = run_plan(changed, x, dy, random_options(rng, changed)).reshape(case.weight_shape)
+            changed = dw.random_tiling(rng, plan, cut=True)
+            got = dw.run_plan(changed, x, dy, dw.random_options(rng, changed)).reshape(case.weight_shape)
             tally.record(case, repr(changed.tiling), np.array_equal(got, want))
         _count(tally.runs_by_tiling_origin, plan.tiling.origin, 2 if far else 1)
         _count(tally.runs_by_tiling_origin, "random", 0 if far else TILINGS_PER_CASE)

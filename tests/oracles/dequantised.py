@@ -8,8 +8,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from npu_sim.isa.op import Data, Mode, Op, Space
+from npu_sim.isa.op import Data, Op, Space
 from tests.oracles.byte_ranges import boxes, join
+from tests.oracles.masked import active_lanes, like_repeats
 
 UB = Space.UB
 WORDS = 16
@@ -33,18 +34,6 @@ def result_of(value, word):
     return min(max(round(value * Fraction(scale) + offset), low), high) % 256
 
 
-def _lanes(row):
-    """Yield (repeat, active lanes) of 128."""
-    if int(row["mode"]) & Mode.COUNTER:
-        count = int(row["mask_low"]) % 2**32
-        for first in range(0, count, 128):
-            yield first // 128, range(min(128, count - first))
-        return
-    mask = int(row["mask_low"]) % 2**64 + int(row["mask_high"]) % 2**64 * 2**64
-    for repeat in range(int(row["repeat"])):
-        yield repeat, [lane for lane in range(128) if mask >> lane & 1]
-
-
 def _source(row, repeat, lane):
     block = repeat * int(row["src_rep_stride"]) + lane // 16 * int(row["src_blk_stride"])
     return int(row["src0"]) + 32 * block + 2 * (lane % 16)
@@ -57,13 +46,13 @@ def _result(row, repeat, lane):
 
 def _run(row, machine):
     is_vector = row["op"] == Op.CAST_DEQUANT_VECTOR
-    lanes = list(_lanes(row))
-    if is_vector and lanes and any(active for _, active in lanes):
+    lanes = active_lanes(row, 128)
+    if is_vector and lanes and any(lanes):
         words = machine.load(UB, int(row["src1"]), 8 * WORDS).view(np.uint64).tolist()
     else:
         scale = int(row["value"]) % 2**32
         words = [scale | int(row["offset"]) % 512 << 37 | (row["dst_dtype"] == Data.INT8) << 46] * WORDS
-    for repeat, active in lanes:
+    for repeat, active in enumerate(lanes):
         values = [int(machine.load(UB, _source(row, repeat, lane), 2).view(np.int16)[0]) for lane in active]
         for lane, value in zip(active, values, strict=True):
             byte = result_of(value, words[lane % 16])
@@ -75,7 +64,7 @@ RUN = dict.fromkeys((Op.CAST_DEQUANT, Op.CAST_DEQUANT_VECTOR), _run)
 
 def touched(row, out):
     """Note the bytes that a row touches in a `tests.oracles.footprint.Touched`."""
-    for repeat, active in _lanes(row):
+    for repeat, active in enumerate(active_lanes(row, 128)):
         for lane in active:
             out.read(UB, _source(row, repeat, lane), 2)
             out.write(UB, _result(row, repeat, lane), 1)
@@ -85,11 +74,7 @@ def touched(row, out):
 
 def extent(r):
     """Return the bytes of each operand, as `tests.oracles.extent` wants them."""
-    mask = r.mask_low % 2**64 + r.mask_high % 2**64 * 2**64
-    patterns = [(0, r.repeat, [lane for lane in range(128) if mask >> lane & 1])]
-    if r.mode & Mode.COUNTER:
-        full, tail = divmod(r.mask_low % 2**32, 128)
-        patterns = [(0, full, range(128)), (full, 1, range(tail))]
+    patterns = like_repeats(r, 128)
     found = {}
     for name, prefix, size, first_byte in (("src0", "src", 2, 0), ("dst", "dst", 1, 16 * bool(r.repeat_mode))):
         blk, rep = getattr(r, f"{prefix}_blk_stride"), getattr(r, f"{prefix}_rep_stride")

@@ -12,6 +12,7 @@ from npu_sim.isa.op import SPEC_OF_OP, Mode, Op, Space
 from tests.oracles import comparisons, conversions, data_moves, dequantised, int4_casts, int4_cube, reductions, sparse
 from tests.oracles.byte_ranges import boxes, join
 from tests.oracles.footprint import ITEM
+from tests.oracles.masked import like_repeats
 from tests.oracles.tables import ELEMENTWISE, MASKED, named_handlers
 
 _KNOWN_TYPES = {int(data): size for data, size in ITEM.items()}
@@ -310,11 +311,7 @@ def _masked(r):
     if "dst_dtype" in fields:
         items["dst"] = r.item("dst_dtype")
     lanes = min(256 // max(items.values()), 128)
-    mask = r.mask_low % 2**64 + r.mask_high % 2**64 * 2**64
-    patterns = [(0, r.repeat, [lane for lane in range(lanes) if mask >> lane & 1])]
-    if r.mode & Mode.COUNTER:
-        full, tail = divmod(r.mask_low % 2**32, lanes)
-        patterns = [(0, full, range(lanes)), (full, 1, range(tail))]
+    patterns = like_repeats(r, lanes)
     found = {}
     for name, item in items.items():
         prefix = {"dst": "dst", "src0": "src", "src1": "src1"}[name]

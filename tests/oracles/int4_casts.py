@@ -8,8 +8,9 @@ from fractions import Fraction
 import numpy as np
 
 from npu_sim.dtypes.formats import RoundMode
-from npu_sim.isa.op import Mode, Op, Space
+from npu_sim.isa.op import Op, Space
 from tests.oracles.byte_ranges import boxes, join
+from tests.oracles.masked import active_lanes, like_repeats
 
 UB = Space.UB
 
@@ -18,18 +19,6 @@ def random_pairs(rng):
     """Return a random mask in halves, with sign, whose lanes come in pairs."""
     words = [sum(3 << 2 * at for at in range(32) if rng.random() < share) for share in rng.random(2)]
     return tuple(word - (word >> 63 << 64) for word in words)
-
-
-def _lanes(row):
-    """Yield (repeat, active lanes) of 128."""
-    if int(row["mode"]) & Mode.COUNTER:
-        count = int(row["mask_low"]) % 2**32
-        for first in range(0, count, 128):
-            yield first // 128, range(min(128, count - first))
-        return
-    mask = int(row["mask_low"]) % 2**64 + int(row["mask_high"]) % 2**64 * 2**64
-    for repeat in range(int(row["repeat"])):
-        yield repeat, [lane for lane in range(128) if mask >> lane & 1]
 
 
 def _start(row, name, repeat):
@@ -64,7 +53,7 @@ def _to_int4(value, mode):
 
 def _run_to(row, machine):
     mode = RoundMode(int(row["round_mode"]))
-    for repeat, lanes in _lanes(row):
+    for repeat, lanes in enumerate(active_lanes(row, 128)):
         nibbles = {}
         for lane in lanes:
             value = machine.load(UB, _half(row, "src0", repeat, lane), 2).view(np.float16)[0]
@@ -75,7 +64,7 @@ def _run_to(row, machine):
 
 
 def _run_from(row, machine):
-    for repeat, lanes in _lanes(row):
+    for repeat, lanes in enumerate(active_lanes(row, 128)):
         nibbles = [
             int(machine.load(UB, _byte(row, "src0", repeat, lane), 1)[0]) >> 4 * (lane % 2) & 15 for lane in lanes
         ]
@@ -90,7 +79,7 @@ RUN = {Op.CAST_TO_INT4: _run_to, Op.CAST_FROM_INT4: _run_from}
 def touched(row, out):
     """Note the bytes that a row touches in a `tests.oracles.footprint.Touched`."""
     is_to = row["op"] == Op.CAST_TO_INT4
-    for repeat, lanes in _lanes(row):
+    for repeat, lanes in enumerate(active_lanes(row, 128)):
         for lane in lanes:
             if is_to:
                 out.read(UB, _half(row, "src0", repeat, lane), 2)
@@ -102,11 +91,7 @@ def touched(row, out):
 
 def extent(r):
     """Return the bytes of each operand, as `tests.oracles.extent` wants them."""
-    mask = r.mask_low % 2**64 + r.mask_high % 2**64 * 2**64
-    patterns = [(0, r.repeat, [lane for lane in range(128) if mask >> lane & 1])]
-    if r.mode & Mode.COUNTER:
-        full, tail = divmod(r.mask_low % 2**32, 128)
-        patterns = [(0, full, range(128)), (full, 1, range(tail))]
+    patterns = like_repeats(r, 128)
     found = {}
     for name, prefix in (("src0", "src"), ("dst", "dst")):
         blk, rep = getattr(r, f"{prefix}_blk_stride"), getattr(r, f"{prefix}_rep_stride")

@@ -40,14 +40,27 @@ def reads_result(row):
 
 def repeats_of(row):
     """Return the active lanes of every repeat, as lists."""
-    lanes = 256 // max(items_of(row).values())
+    if row["op"] == Op.COPY and int(row["mode"]) & Mode.COUNTER:
+        return [list(range(int(row["mask_low"]) % 2**32))] * int(row["repeat"])
+    return active_lanes(row, 256 // max(items_of(row).values()))
+
+
+def active_lanes(row, lanes):
+    """Return which of ``lanes`` lanes are active in every repeat, as lists."""
     if int(row["mode"]) & Mode.COUNTER:
         elements = int(row["mask_low"]) % 2**32
-        if row["op"] == Op.COPY:
-            return [list(range(elements))] * int(row["repeat"])
         return [list(range(min(lanes, elements - first))) for first in range(0, elements, lanes)]
     mask = int(row["mask_low"]) % 2**64 + int(row["mask_high"]) % 2**64 * 2**64
     return [[lane for lane in range(lanes) if mask >> lane & 1] for _ in range(int(row["repeat"]))]
+
+
+def like_repeats(r, lanes):
+    """Return (first repeat, repeats, active lanes) of the repeats that are alike, for `tests.oracles.extent`."""
+    if r.mode & Mode.COUNTER:
+        full, tail = divmod(r.mask_low % 2**32, lanes)
+        return [(0, full, range(lanes)), (full, 1, range(tail))]
+    mask = r.mask_low % 2**64 + r.mask_high % 2**64 * 2**64
+    return [(0, r.repeat, [lane for lane in range(lanes) if mask >> lane & 1])]
 
 
 def address_of(row, name, item, repeat, lane):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from npu_sim.isa.op import Data, Mode, Op, Space
-from tests.oracles.masked import address_of, repeats_of
+from npu_sim.isa.op import Data, Op, Space
+from tests.oracles.masked import address_of, like_repeats, repeats_of
 
 UB = Space.UB
 _KINDS = {Data.FP16: np.float16, Data.FP32: np.float32}
@@ -124,11 +124,7 @@ def extent(r):
     length = item
     if whole:
         length = step = (2 * item, 2 * item, item, 4)[r.order]
-    mask = r.mask_low % 2**64 + r.mask_high % 2**64 * 2**64
-    patterns = [(0, r.repeat, [lane for lane in range(lanes) if mask >> lane & 1])]
-    if r.mode & Mode.COUNTER:
-        full, tail = divmod(r.mask_low % 2**32, lanes)
-        patterns = [(0, full, range(lanes)), (full, 1, range(tail))]
+    patterns = like_repeats(r, lanes)
     read, written = [], []
     for first, repeats, active in patterns:
         if repeats <= 0:

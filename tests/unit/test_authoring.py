@@ -244,6 +244,16 @@ def test_mixed_kernel_runs_on_both_kinds_of_core():
     assert both.record(y, y.copy(), blocks=2, product="310p").launches[0].vectors == 0
 
 
+def fractals_to_l0(core, l1a, l1b, l0a, l0b):
+    """Load one fractal of each operand between what MTE2 has left and what the Cube waits for."""
+    core.set_flag(Pipe.MTE2, Pipe.MTE1, 0)
+    core.wait_flag(Pipe.MTE2, Pipe.MTE1, 0)
+    core.load_2d(l0a, l1a, 0, 1, 1, 0)
+    core.load_2d(l0b, l1b, 0, 1, 1, 0)
+    core.set_flag(Pipe.MTE1, Pipe.M, 0)
+    core.wait_flag(Pipe.MTE1, Pipe.M, 0)
+
+
 @pytest.mark.parametrize(("out", "scale", "offset"), [("int32", 0, 0), ("fp16", 2**-7, 0), ("int8", -(2**-8), 3)])
 def test_cube_kernel_multiplies_int8_and_scales_what_leaves(out, scale, offset):
     seen = []
@@ -256,12 +266,7 @@ def test_cube_kernel_multiplies_int8_and_scales_what_leaves(out, scale, offset):
         l0c = core.alloc(TPosition.CO1, "int32", 256)
         core.data_copy(l1a, a, 512)
         core.data_copy(l1b, b, 512)
-        core.set_flag(Pipe.MTE2, Pipe.MTE1, 0)
-        core.wait_flag(Pipe.MTE2, Pipe.MTE1, 0)
-        core.load_2d(l0a, l1a, 0, 1, 1, 0)
-        core.load_2d(l0b, l1b, 0, 1, 1, 0)
-        core.set_flag(Pipe.MTE1, Pipe.M, 0)
-        core.wait_flag(Pipe.MTE1, Pipe.M, 0)
+        fractals_to_l0(core, l1a, l1b, l0a, l0b)
         core.mmad(l0c, l0a, l0b, 16, 16, 32, init=True)
         core.set_flag(Pipe.M, Pipe.FIX, 0)
         core.wait_flag(Pipe.M, Pipe.FIX, 0)
@@ -338,12 +343,7 @@ def test_mixed_kernel_hands_blocks_on_by_flags_between_cores():
             l0c = core.alloc(TPosition.CO1, "fp32", 256)
             core.data_copy(l1a, a[core.block_idx * 256], 256)
             core.data_copy(l1b, b, 256)
-            core.set_flag(Pipe.MTE2, Pipe.MTE1, 0)
-            core.wait_flag(Pipe.MTE2, Pipe.MTE1, 0)
-            core.load_2d(l0a, l1a, 0, 1, 1, 0)
-            core.load_2d(l0b, l1b, 0, 1, 1, 0)
-            core.set_flag(Pipe.MTE1, Pipe.M, 0)
-            core.wait_flag(Pipe.MTE1, Pipe.M, 0)
+            fractals_to_l0(core, l1a, l1b, l0a, l0b)
             core.mmad(l0c, l0a, l0b, 16, 16, 16, init=True)
             core.set_flag(Pipe.M, Pipe.FIX, 0)
             core.wait_flag(Pipe.M, Pipe.FIX, 0)

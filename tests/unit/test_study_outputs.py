@@ -31,6 +31,7 @@ from tests.unit.test_study_kinds import (
     POOLINGS,
     arrays_of,
     assert_is_its_golden_in_float32,
+    assert_rounded_twice,
     convolution,
     pooling,
 )
@@ -135,18 +136,8 @@ ROUTES = [
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
 def test_every_route_of_poolings_is_a_rounding_from_its_golden(given, routes, dtype):
     layer = with_x(pooling(dtype, **given))
-    report = outputs(layer, products=tuple(routes))
-    found = {row.product: set() for row in report.computed}
-    for row in report.computed:
-        result = row.result
-        found[row.product].add(result.route)
-        narrow = [f for f in (result.compute_dtype, result.output_dtype) if f in ("fp16", "bf16")]
-        digits = min([{"fp16": 11, "bf16": 8}[f] for f in narrow], default=20)
-        # the sum is rounded, the mean behind it, and both to the type of the tensor
-        assert result.rounded.error.relative_l2 < 2.02 * 2.0**-digits
-        assert result.rounded.outcome == "pass"
-    assert found == {product: set(names) for product, names in routes.items() if product in found}
-    assert "910b" in found
+    # the sum is rounded, the mean behind it, and both to the type of the tensor
+    assert "910b" in assert_rounded_twice(outputs(layer, products=tuple(routes)), routes)
 
 
 def test_constants_of_the_pooling_routes_are_in_the_rounded_golden():

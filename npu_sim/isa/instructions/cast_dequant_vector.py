@@ -5,24 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.isa.dequantising import (
-    DEFAULTS,
-    DST_DTYPES,
-    DTYPES,
-    PER_BLOCK,
-    RANGES,
-    SOURCE,
-    STEPS,
-    TYPES,
-    byte_of,
-    check,
-    cost,
-    dequantised,
-    read_lanes,
-    repeats_that_differ,
-    take_lanes,
-    written_lanes,
-)
+from npu_sim.isa import dequantising
 from npu_sim.isa.emitter import masked_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, line
 from npu_sim.isa.instruction import Instruction
@@ -39,7 +22,7 @@ _OFFSET_AT, _SIGN_AT = 37, 46
 emit_cast_dequant_vector = masked_emitter(
     "cast_dequant_vector",
     OP,
-    f"dst src=src0 src1 {TYPES} {STEPS}",
+    f"dst src=src0 src1 {dequantising.TYPES} {dequantising.STEPS}",
     """CastDequant, isVecDeq: as `emit_cast_dequant`, element i of each block by word i of the 16 at ``src1``.
 
 A word of 64 bits has the scale in bits 0 to 31, the offset in 37 to 45, signMode in 46. ASSUMED: where ``dst_dtype``
@@ -50,10 +33,10 @@ and signMode do not agree, signMode decides; all 16 words are read whatever the 
 @jit
 def footprint(row, out):
     """Lanes, and the words."""
-    count = read_lanes(row, out)
+    count = dequantising.read_lanes(row, out)
     if count > 0:
-        count = line(out, count, UB, READ, np.int64(row["src1"]), np.int64(PER_BLOCK * _WORD), ONCE, NONE)
-    return written_lanes(row, out, count)
+        count = line(out, count, UB, READ, np.int64(row["src1"]), np.int64(dequantising.PER_BLOCK * _WORD), ONCE, NONE)
+    return dequantising.written_lanes(row, out, count)
 
 
 @jit
@@ -61,32 +44,34 @@ def run(row, ub):
     """Read words, and all lanes of a repeat, before any result is written."""
     values = np.zeros(128, np.int64)
     first = np.int64(row["src1"])
-    repeats = repeats_that_differ(row)
-    words = reinterpret(ub[first : first + PER_BLOCK * _WORD], np.int64).copy() if repeats > 0 else values
+    repeats = dequantising.repeats_that_differ(row)
+    words = reinterpret(ub[first : first + dequantising.PER_BLOCK * _WORD], np.int64).copy() if repeats > 0 else values
     for r in range(repeats):
-        low, high = take_lanes(ub, row, r, values)
+        low, high = dequantising.take_lanes(ub, row, r, values)
         for lane in range(len(values)):
             if block_bits(low, high, lane, 1) == 0:
                 continue
-            word = words[lane % PER_BLOCK]
+            word = words[lane % dequantising.PER_BLOCK]
             offset = (((word >> _OFFSET_AT) & 0x1FF) ^ 0x100) - 0x100
             is_signed = (word >> _SIGN_AT) & 1 != 0
-            ub[byte_of(row, r, lane)] = dequantised(values[lane], scale_in(word & 0xFFFFFFFF), offset, is_signed)
+            ub[dequantising.byte_of(row, r, lane)] = dequantising.dequantised(
+                values[lane], scale_in(word & 0xFFFFFFFF), offset, is_signed
+            )
     return True
 
 
 INSTRUCTION = Instruction(
     api="CastDequant",
     emit=emit_cast_dequant_vector,
-    source=SOURCE,
-    ranges=RANGES,
-    dtypes=DTYPES,
-    dst_dtypes=DST_DTYPES,
+    source=dequantising.SOURCE,
+    ranges=dequantising.RANGES,
+    dtypes=dequantising.DTYPES,
+    dst_dtypes=dequantising.DST_DTYPES,
     own_types=("src1",),
     unit="vector",
     footprint=footprint,
     run=run,
-    cost=cost,
-    check=check,
-    defaults={**DEFAULTS, "half_block": 0},
+    cost=dequantising.cost,
+    check=dequantising.check,
+    defaults={**dequantising.DEFAULTS, "half_block": 0},
 )

@@ -14,7 +14,20 @@ from npu_sim.isa.cost_window import img2col_cycles, output_width
 from npu_sim.isa.emit_window import WINDOW_FIELDS, WINDOW_RANGES, window_operands
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.img2col import load_3d
-from npu_sim.isa.instruction import B8, B16, B32, DEVKIT, HALF, SHORT, TO_L0, WORD, Index, Instruction, Rows
+from npu_sim.isa.instruction import (
+    B8,
+    B16,
+    B32,
+    DEVKIT,
+    HALF,
+    MOVE_FIELDS,
+    SHORT,
+    TO_L0,
+    WORD,
+    Index,
+    Instruction,
+    Rows,
+)
 from npu_sim.isa.l0_bytes import is_byte, load_3d_bytes
 from npu_sim.isa.mte import is_carried, item_bytes
 from npu_sim.isa.names import type_name
@@ -113,11 +126,7 @@ INSTRUCTION = Instruction(
     api="LoadData(LoadData3DParamsV2)",
     emit=emit_load_3d,
     fields=(
-        "dst_space",
-        "dst",
-        "src0_space",
-        "src0",
-        "dtype",
+        *MOVE_FIELDS,
         *WINDOW_FIELDS,
         "channel_size",
         "k_ext",

@@ -13,7 +13,7 @@ from npu_sim.isa.cost_window import img2col_cycles, output_width
 from npu_sim.isa.emit_window import WINDOW_FIELDS, WINDOW_RANGES, window_operands
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.img2col import load_3d_v1
-from npu_sim.isa.instruction import B8, BYTE, DEVKIT, HALF, SHORT, TO_L0, Index, Instruction, Rows
+from npu_sim.isa.instruction import B8, BYTE, DEVKIT, HALF, MOVE_FIELDS, SHORT, TO_L0, Index, Instruction, Rows
 
 OP = 11
 
@@ -74,11 +74,7 @@ INSTRUCTION = Instruction(
     api="LoadData(LoadData3DParamsV1)",
     emit=emit_load_3d_v1,
     fields=(
-        "dst_space",
-        "dst",
-        "src0_space",
-        "src0",
-        "dtype",
+        *MOVE_FIELDS,
         *WINDOW_FIELDS,
         "c1_index",
         "fetch_filter_w",

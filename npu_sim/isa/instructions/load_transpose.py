@@ -10,7 +10,7 @@ from npu_sim.isa.cost_paths import load_l0, transpose_rate
 from npu_sim.isa.cost_rates import amount, transfer_cycles
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, WRITE, box, line
-from npu_sim.isa.instruction import B8, B16, B32, BYTE, DEVKIT, TO_L0, WORD, Instruction
+from npu_sim.isa.instruction import B8, B16, B32, BYTE, DEVKIT, MOVE_FIELDS, TO_L0, WORD, Instruction
 from npu_sim.isa.l0_bytes import is_byte, load_transpose_bytes
 from npu_sim.isa.lanes import decode_rows
 from npu_sim.isa.mte import BLOCK, FRACTAL, is_carried, item_bytes
@@ -111,11 +111,7 @@ INSTRUCTION = Instruction(
     api="LoadDataWithTranspose",
     emit=emit_load_transpose,
     fields=(
-        "dst_space",
-        "dst",
-        "src0_space",
-        "src0",
-        "dtype",
+        *MOVE_FIELDS,
         "start_index",
         "repeat",
         "src_stride",

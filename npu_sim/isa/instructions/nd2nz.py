@@ -9,7 +9,7 @@ from npu_sim.isa.codes import C220, Data, Pipe, Space
 from npu_sim.isa.cost_rates import UNSUPPORTED, amount, divide_up, transfer_cycles
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, WRITE, box
-from npu_sim.isa.instruction import B8, B16, B32, DEVKIT, WORD, Index, Instruction, Rows
+from npu_sim.isa.instruction import B8, B16, B32, DEVKIT, MOVE_FIELDS, WORD, Index, Instruction, Rows
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import BLOCK, ITEM_BYTES_OF_CODE, item_bytes
 
@@ -143,11 +143,7 @@ INSTRUCTION = Instruction(
     api="DataCopy(Nd2NzParams)",
     emit=emit_nd2nz,
     fields=(
-        "dst_space",
-        "dst",
-        "src0_space",
-        "src0",
-        "dtype",
+        *MOVE_FIELDS,
         "nd_num",
         "n_value",
         "d_value",

@@ -7,6 +7,17 @@
 
 using npu_sim::Call;
 
+// What the convolution and its gradients have in a row.
+static Call &windows(Call &call, const aclIntArray *stride, const aclIntArray *padding, const aclIntArray *dilation,
+                     bool transposed, const aclIntArray *outputPadding, int64_t groups) {
+    return call.ints("stride", stride)
+        .ints("padding", padding)
+        .ints("dilation", dilation)
+        .number(transposed)
+        .ints("outputPadding", outputPadding)
+        .number(groups);
+}
+
 extern "C" {
 
 aclnnStatus aclnnConvolutionGetWorkspaceSize(const aclTensor *input, const aclTensor *weight, const aclTensor *bias,
@@ -14,16 +25,9 @@ aclnnStatus aclnnConvolutionGetWorkspaceSize(const aclTensor *input, const aclTe
                                              const aclIntArray *dilation, bool transposed,
                                              const aclIntArray *outputPadding, int64_t groups, aclTensor *output,
                                              int8_t cubeMathType, uint64_t *workspaceSize, aclOpExecutor **executor) {
-    return Call("aclnnConvolution")
-        .tensor("input", input)
-        .tensor("weight", weight)
-        .tensor("bias", bias)
-        .ints("stride", stride)
-        .ints("padding", padding)
-        .ints("dilation", dilation)
-        .number(transposed)
-        .ints("outputPadding", outputPadding)
-        .number(groups)
+    Call call("aclnnConvolution");
+    call.tensor("input", input).tensor("weight", weight).tensor("bias", bias);
+    return windows(call, stride, padding, dilation, transposed, outputPadding, groups)
         .output("output", output)
         .number(cubeMathType)
         .plan(workspaceSize, executor);
@@ -39,17 +43,9 @@ aclnnStatus aclnnConvolutionBackwardGetWorkspaceSize(
     const aclIntArray *outputPadding, int groups, const aclBoolArray *outputMask, int8_t cubeMathType,
     aclTensor *gradInput, aclTensor *gradWeight, aclTensor *gradBias, uint64_t *workspaceSize,
     aclOpExecutor **executor) {
-    return Call("aclnnConvolutionBackward")
-        .tensor("gradOutput", gradOutput)
-        .tensor("input", input)
-        .tensor("weight", weight)
-        .ints("biasSizes", biasSizes)
-        .ints("stride", stride)
-        .ints("padding", padding)
-        .ints("dilation", dilation)
-        .number(transposed)
-        .ints("outputPadding", outputPadding)
-        .number(groups)
+    Call call("aclnnConvolutionBackward");
+    call.tensor("gradOutput", gradOutput).tensor("input", input).tensor("weight", weight).ints("biasSizes", biasSizes);
+    return windows(call, stride, padding, dilation, transposed, outputPadding, groups)
         .bools("outputMask", outputMask)
         .number(cubeMathType)
         .output("gradInput", gradInput)

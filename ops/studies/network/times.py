@@ -22,12 +22,8 @@ class Setting:
 
     Attributes
     ----------
-    product : str
-        As it was asked for.
-    chip : Product
-        What that name stands for.
-    cube_math_type : int
-        0..3.
+    product, chip, cube_math_type
+        As of `ops.studies.cases.StudyRow`.
     batch : int
         Images.
     """
