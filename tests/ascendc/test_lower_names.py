@@ -544,3 +544,125 @@ def test_a_product_by_pointers_into_the_buffers_of_the_cube(tmp_path, m, k, n, t
     run = ascendc.compile(path, kind="cube", product="910b")(a, b, c, m, k, n, twice, product="910b", outputs=[2])
     assert np.array_equal(c, (1 + twice) * (a.astype(np.float32) @ b.astype(np.float32).T))
     assert run.findings == ()
+
+
+MERGED = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// `order` says whether the type or what is done is named first, `what` what is done; then plain stores again
+extern "C" __global__ __aicore__ void merged(GM_ADDR x, GM_ADDR y, GM_ADDR z, int32_t order, int32_t what) {
+  TPipe pipe; TBuf<> buffer;
+  pipe.InitBuffer(buffer, 256);
+  auto local = buffer.Get<TYPE>();
+  GlobalTensor<TYPE> X, Y, Z;
+  X.SetGlobalBuffer((__gm__ TYPE*)x); Y.SetGlobalBuffer((__gm__ TYPE*)y); Z.SetGlobalBuffer((__gm__ TYPE*)z);
+  DataCopy(local, X, 256 / sizeof(TYPE));
+  PipeBarrier<PIPE_ALL>();
+  if (order) SET_TYPE();
+  if (what == 0) set_atomic_add();
+#ifdef EXTREMES
+  if (what == 1) set_atomic_max();
+  if (what == 2) set_atomic_min();
+#endif
+  if (!order) SET_TYPE();
+  DataCopy(Y, local, 256 / sizeof(TYPE));
+  PipeBarrier<PIPE_ALL>();
+  set_atomic_none();
+  DataCopy(Z, local, 256 / sizeof(TYPE));
+}
+"""
+MERGES = [np.add, np.maximum, np.minimum]
+
+
+@pytest.mark.parametrize("what", [0, 1, 2])
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize(
+    ("dtype", "cpp", "name"),
+    [
+        (np.float32, "float", "f32"), (np.float16, "half", "f16"), (np.int8, "int8_t", "s8"),
+        (np.int16, "int16_t", "s16"), (np.int32, "int32_t", "s32"), (ml_dtypes.bfloat16, "bfloat16_t", "bf16"),
+    ],
+)  # fmt: skip
+def test_what_atomic_stores_do_and_their_type_are_said_in_any_order(source_file, dtype, cpp, name, order, what):
+    text = "#define EXTREMES" + MERGED.replace("SET_TYPE()", f"set_atomic_{name}()").replace("TYPE", cpp)
+    path = source_file(f"merged_{name}.cpp", text)
+    rng = np.random.default_rng(6)
+    x, y = (rng.integers(-40, 40, 256 // np.dtype(dtype).itemsize).astype(dtype) for _ in range(2))
+    want, z = MERGES[what](y, x), np.zeros_like(x)
+    kernel = ascendc.compile(path, "merged", product="910b")
+    run = kernel.check(x, y, z, order, what, product="910b", outputs=[2])
+    assert not run.findings
+    assert np.array_equal(y, want)
+    assert np.array_equal(z, x)
+
+
+def test_a_310p_adds_by_the_type_alone(source_file):
+    path = source_file("merged_half.cpp", MERGED.replace("SET_TYPE()", "set_atomic_f16()").replace("TYPE", "half"))
+    rng = np.random.default_rng(7)
+    x, y = (rng.integers(-40, 40, 128).astype(np.float16) for _ in range(2))
+    want, z = x + y, np.zeros_like(x)
+    ascendc.compile(path, "merged", product="310p")(x, y, z, 0, 3, product="310p", outputs=[2])
+    assert np.array_equal(y, want)
+    assert np.array_equal(z, x)
+
+
+SUMS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+#define NEXT pipe_barrier(PIPE_V); c += 256 / sizeof(T) * 2
+// two repeats of lanes whose second source is the first block again and again
+template <class T> __global__ __aicore__ void sums(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
+  TPipe pipe; TBuf<> in, out;
+  pipe.InitBuffer(in, 1024); pipe.InitBuffer(out, 512 * 11);
+  auto a = in.Get<T>(), all = out.Get<T>();
+  GlobalTensor<T> X, Y, Z;
+  X.SetGlobalBuffer((__gm__ T*)x); Y.SetGlobalBuffer((__gm__ T*)y); Z.SetGlobalBuffer((__gm__ T*)z);
+  uint32_t lanes = 512 / sizeof(T);
+  DataCopy(a, X, lanes);
+  DataCopy(a[lanes], Y, lanes);
+  DataCopy(all, Z, lanes * 11);
+  PipeBarrier<PIPE_ALL>();
+  auto p = (__ubuf__ T*)a.GetPhyAddr(), q = (__ubuf__ T*)a[lanes].GetPhyAddr(), c = (__ubuf__ T*)all.GetPhyAddr();
+  set_mask_norm();
+  set_vector_mask(sizeof(T) == 2 ? (uint64_t)-1 : 0, (uint64_t)-1);
+  vmla(c, p, q, 2, 1, 1, 0, 8, 8, 8); NEXT;
+  vmadd(c, p, q, 2, 1, 1, 0, 8, 8, 8); NEXT;
+  vmaddrelu(c, p, q, 2, 1, 1, 0, 8, 8, 8); NEXT;
+  vaddrelu(c, p, q, 2, 1, 1, 0, 8, 8, 8); NEXT;
+  vsubrelu(c, p, q, 2, 1, 1, 0, 8, 8, 8); NEXT;
+  vaxpy(c, p, (T)3, 2, 1, 1, 8, 8); NEXT;
+  vlrelu(c, p, (T)0.5, 2, 1, 1, 8, 8); NEXT;
+  vcadd(c, p, 2, 1, 1, 8, 0); NEXT;
+  vcgadd(c, p, 2, 1, 1, 8); NEXT;
+  vcgmax(c, p, 2, 1, 1, 8); NEXT;
+  vcpadd(c, p, 2, 1, 1, 8);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(Z, all, lanes * 11);
+}
+"""
+
+
+@pytest.mark.parametrize(("dtype", "cpp"), [(np.float32, "float"), (np.float16, "half")])
+def test_products_that_are_added_and_sums_of_lanes(source_file, dtype, cpp):
+    path = source_file("sums.cpp", SUMS)
+    rng = np.random.default_rng(8)
+    lanes, block = 512 // np.dtype(dtype).itemsize, 32 // np.dtype(dtype).itemsize
+    x, y = (rng.integers(-8, 8, lanes).astype(dtype) for _ in range(2))
+    z = rng.integers(-8, 8, (11, lanes)).astype(dtype)
+    want = z.copy()
+    half = lanes // 2
+    by = np.concatenate([np.tile(rows[:block], 8) for rows in np.split(y, 2)])
+    want[0] += x * by
+    want[1] = x * z[1] + by
+    want[2] = np.maximum(x * z[2] + by, 0)
+    want[3] = np.maximum(x + by, 0)
+    want[4] = np.maximum(x - by, 0)
+    want[5] += 3 * x
+    want[6] = np.where(x < 0, x * dtype(0.5), x)
+    want[7, :2] = x.reshape(2, half).sum(1)
+    want[8, :16] = x.reshape(16, block).sum(1)
+    want[9, :16] = x.reshape(16, block).max(1)
+    want[10, :half] = x.reshape(half, 2).sum(1)
+    run = ascendc.compile(path, f"sums<{cpp}>", product="910b").check(x, y, z, product="910b", outputs=[])
+    assert not run.findings
+    assert np.array_equal(z, want)

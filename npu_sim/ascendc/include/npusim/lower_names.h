@@ -106,7 +106,26 @@ NPUSIM_LOWER_TWO(vmax, Max)
 NPUSIM_LOWER_TWO(vmin, Min)
 NPUSIM_LOWER_TWO(vand, And)
 NPUSIM_LOWER_TWO(vor, Or)
+NPUSIM_LOWER_TWO(vmadd, FusedMulAdd)
+NPUSIM_LOWER_TWO(vmaddrelu, FusedMulAddRelu)
+NPUSIM_LOWER_TWO(vaddrelu, AddRelu)
+NPUSIM_LOWER_TWO(vsubrelu, SubRelu)
 #undef NPUSIM_LOWER_TWO
+// The sources may be of another type than the result.
+template <class T, class U>
+inline void vmla(T* dst, const U* src0, const U* src1, uint8_t repeats, uint8_t dst_block, uint8_t src0_block,
+                 uint8_t src1_block, uint8_t dst_step, uint8_t src0_step, uint8_t src1_step,
+                 npusim::Here here = npusim::Here::now()) {
+  AscendC::BinaryRepeatParams steps(dst_block, src0_block, src1_block, dst_step, src0_step, src1_step);
+  AscendC::MulAddDst<T, U, false>(npusim::at_pointer(dst), npusim::at_pointer(src0), npusim::at_pointer(src1),
+                                  uint64_t(0), repeats, steps, here);
+}
+template <class T, class U>
+inline void vaxpy(T* dst, const U* src, std::common_type_t<U> value, uint8_t repeats, uint16_t dst_block,
+                  uint16_t src_block, uint8_t dst_step, uint8_t src_step, npusim::Here here = npusim::Here::now()) {
+  AscendC::UnaryRepeatParams steps(dst_block, src_block, dst_step, src_step);
+  AscendC::Axpy<T, U, false>(npusim::at_pointer(dst), npusim::at_pointer(src), value, uint64_t(0), repeats, steps, here);
+}
 
 #define NPUSIM_LOWER_ONE(name, Name)                                                                                  \
   template <class T>                                                                                                  \
@@ -138,7 +157,34 @@ NPUSIM_LOWER_SCALAR(vadds, Adds)
 NPUSIM_LOWER_SCALAR(vmuls, Muls)
 NPUSIM_LOWER_SCALAR(vmaxs, Maxs)
 NPUSIM_LOWER_SCALAR(vmins, Mins)
+NPUSIM_LOWER_SCALAR(vlrelu, LeakyRelu)
 #undef NPUSIM_LOWER_SCALAR
+
+// What becomes of the lanes of a repeat, of a block of it, of two of its lanes.
+#define NPUSIM_LOWER_SUM(name, Name)                                                                                  \
+  template <class T>                                                                                                  \
+  inline void name(T* dst, const T* src, uint8_t repeats, uint16_t dst_step, uint16_t src_block, uint16_t src_step,   \
+                   npusim::Here here = npusim::Here::now()) {                                                         \
+    AscendC::Name<T, false>(npusim::at_pointer(dst), npusim::at_pointer(src), repeats, 0, dst_step, src_block,        \
+                            src_step, here);                                                                          \
+  }
+#ifdef NPUSIM_HAS_BLOCK_REDUCE_SUM
+NPUSIM_LOWER_SUM(vcgadd, BlockReduceSum)
+NPUSIM_LOWER_SUM(vcgmax, BlockReduceMax)
+NPUSIM_LOWER_SUM(vcgmin, BlockReduceMin)
+#endif
+#ifdef NPUSIM_HAS_PAIR_REDUCE_SUM
+NPUSIM_LOWER_SUM(vcpadd, PairReduceSum)
+#endif
+#undef NPUSIM_LOWER_SUM
+// With `kept` the sum goes to a register of the scalar unit.
+template <class T>
+inline void vcadd(T* dst, const T* src, uint8_t repeats, uint16_t dst_step, uint16_t src_block, uint16_t src_step,
+                  bool kept, npusim::Here here = npusim::Here::now()) {
+  if (kept) npusim::refuse(here, "vcadd must store its sums (last argument 0): the register that takes them is not modelled");
+  AscendC::WholeReduceSum<T, false>(npusim::at_pointer(dst), npusim::at_pointer(src), 0, repeats, dst_step, src_block,
+                                    src_step, here);
+}
 
 #ifdef NPUSIM_HAS_GATHER_MASK
 // What the last of them left in registers of the scalar unit.
@@ -156,7 +202,7 @@ inline int64_t get_max_min_cnt(npusim::Here here = npusim::Here::now()) {
 // Keeps elements by a fixed pattern, or by the bits of a second tensor where it is 0; after SetMaskCount of so many
 // elements in each repeat.
 template <class T>
-inline void vreducev2(T* dst, const T* src, const T* bits, uint16_t repeats, uint8_t block, uint8_t pattern, uint16_t step,
+inline void vreducev2(T* dst, const T* src, const std::common_type_t<T>* bits, uint16_t repeats, uint8_t block, uint8_t pattern, uint16_t step,
                       uint8_t bits_step, npusim::Here here = npusim::Here::now()) {
   AscendC::GatherMaskParams p(block, repeats, step, bits_step);
   bool counts = npusim::self->counts;

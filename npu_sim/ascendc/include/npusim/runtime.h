@@ -56,6 +56,9 @@ struct Looks {
   } seen[PLACES];
 };
 
+// What an atomic store does with what is there.
+enum class Merge { ADD, MAX, MIN };
+
 // What a block begins with.
 struct Registers {
   void* pipe = nullptr;
@@ -63,7 +66,7 @@ struct Registers {
   bool counts = false;         // SetMaskCount
   uint64_t mask_low = ~0ull;  // that was set last
   int64_t atomic = 0;          // type of atomic stores, NONE: they are plain
-  bool adds = true;            // what atomic stores do
+  Merge merge = Merge::ADD;    // what atomic stores do
   bool overflows_otherwise = false;  // SetOverflow has left the mode in which cores begin
   int64_t comparison = -1;  // where the bits of CmpMask are
   bool has_compared = false;  // into the register

@@ -201,20 +201,28 @@ inline void SyncAll(const GlobalTensor<int32_t>&, const LocalTensor<int32_t>&, i
 // Flags that SyncAll and mixed kernels of the library use.
 constexpr uint16_t SYNC_AIC_FLAG = 11, SYNC_AIV_FLAG = 12, SYNC_AIC_AIV_FLAG = 13, SYNC_AIV_ONLY_ALL = 14;
 
+}  // namespace AscendC
+namespace npusim {
+// Stores of the type are atomic from here on, or with NONE plain.
+inline void atomic_stores(Here here, int64_t type, Merge merge) {
+  self->atomic = type;
+  self->merge = merge;
+  (merge == Merge::MAX ? emit_set_atomic_max : merge == Merge::MIN ? emit_set_atomic_min : emit_set_atomic)(here, type);
+}
+}  // namespace npusim
+namespace AscendC {
 template <class T> inline void SetAtomicAdd(Here here = Here::now()) {
-  npusim::emit_set_atomic(here, npusim::self->atomic = npusim::number<T>());
-  npusim::self->adds = true;
+  npusim::atomic_stores(here, npusim::number<T>(), npusim::Merge::ADD);
 }
 template <class T> inline void SetAtomicMax(Here here = Here::now()) {
-  npusim::emit_set_atomic_max(here, npusim::self->atomic = npusim::number<T>());
-  npusim::self->adds = false;
+  npusim::atomic_stores(here, npusim::number<T>(), npusim::Merge::MAX);
 }
 template <class T> inline void SetAtomicMin(Here here = Here::now()) {
-  npusim::emit_set_atomic_min(here, npusim::self->atomic = npusim::number<T>());
-  npusim::self->adds = false;
+  npusim::atomic_stores(here, npusim::number<T>(), npusim::Merge::MIN);
 }
+// ASSUMED: from here on a type alone adds again, as the number of plain stores is that of sums.
 inline void SetAtomicNone(Here here = Here::now()) {
-  npusim::emit_set_atomic(here, npusim::self->atomic = npusim::data::NONE);
+  npusim::atomic_stores(here, npusim::data::NONE, npusim::Merge::ADD);
 }
 // The others set the type too, so that it may be said once more.
 template <class T> inline void SetAtomicType(Here here = Here::now()) {
@@ -233,11 +241,10 @@ namespace AscendC {
 // The same state as of SetAtomicAdd, by numbers.
 template <AtomicDtype type, AtomicOp op> inline void SetStoreAtomicConfig(Here here = Here::now()) {
   static_assert(op == AtomicOp::ATOMIC_SUM, "SetStoreAtomicConfig adds");
-  npusim::emit_set_atomic(here, npusim::self->atomic = npusim::ATOMIC_TYPES[int(type)]);
-  npusim::self->adds = true;
+  npusim::atomic_stores(here, npusim::ATOMIC_TYPES[int(type)], npusim::Merge::ADD);
 }
 inline void GetStoreAtomicConfig(uint16_t& type, uint16_t& op, Here here = Here::now()) {
-  if (npusim::self->atomic != npusim::data::NONE && !npusim::self->adds)
+  if (npusim::self->atomic != npusim::data::NONE && npusim::self->merge != npusim::Merge::ADD)
     npusim::refuse(here, "GetStoreAtomicConfig must not come behind SetAtomicMax or SetAtomicMin, which have no number");
   for (type = 0; npusim::ATOMIC_TYPES[type] != npusim::self->atomic;) type++;
   op = uint16_t(AtomicOp::ATOMIC_SUM);

@@ -163,6 +163,30 @@ inline uint64_t get_imm(uint64_t value) { return value; }
 inline int64_t get_subblockid() { return AscendC::GetSubBlockIdx(); }
 inline int64_t get_subblockdim() { return AscendC::GetSubBlockNum(); }
 inline void set_atomic_none(npusim::Here here = npusim::Here::now()) { AscendC::SetAtomicNone(here); }
+// What atomic stores do and their type, in any order: each keeps the other.
+#define NPUSIM_ATOMIC_MERGE(name, how)                                                                                \
+  inline void name(npusim::Here here = npusim::Here::now()) {                                                         \
+    npusim::self->merge = npusim::Merge::how;                                                                         \
+    if (npusim::self->atomic != npusim::data::NONE)                                                                   \
+      npusim::atomic_stores(here, npusim::self->atomic, npusim::Merge::how);                                          \
+  }
+#define NPUSIM_ATOMIC_TYPE(name, type)                                                                                \
+  inline void name(npusim::Here here = npusim::Here::now()) {                                                         \
+    npusim::atomic_stores(here, npusim::data::type, npusim::self->merge);                                             \
+  }
+NPUSIM_ATOMIC_MERGE(set_atomic_add, ADD)
+NPUSIM_ATOMIC_TYPE(set_atomic_f32, FP32)
+NPUSIM_ATOMIC_TYPE(set_atomic_f16, FP16)
+#if __NPU_ARCH__ == 2201
+NPUSIM_ATOMIC_MERGE(set_atomic_max, MAX)
+NPUSIM_ATOMIC_MERGE(set_atomic_min, MIN)
+NPUSIM_ATOMIC_TYPE(set_atomic_s8, INT8)
+NPUSIM_ATOMIC_TYPE(set_atomic_s32, INT32)
+NPUSIM_ATOMIC_TYPE(set_atomic_bf16, BF16)
+#endif
+NPUSIM_ATOMIC_TYPE(set_atomic_s16, INT16)
+#undef NPUSIM_ATOMIC_MERGE
+#undef NPUSIM_ATOMIC_TYPE
 #define PRELOAD(...)
 inline void icache_preload(int64_t) {}
 #define ENABLE_PRINTF(...)
