@@ -613,14 +613,14 @@ using namespace AscendC;
 // two repeats of lanes whose second source is the first block again and again
 template <class T> __global__ __aicore__ void sums(GM_ADDR x, GM_ADDR y, GM_ADDR z) {
   TPipe pipe; TBuf<> in, out;
-  pipe.InitBuffer(in, 1024); pipe.InitBuffer(out, 512 * 11);
+  pipe.InitBuffer(in, 1024); pipe.InitBuffer(out, 512 * 12);
   auto a = in.Get<T>(), all = out.Get<T>();
   GlobalTensor<T> X, Y, Z;
   X.SetGlobalBuffer((__gm__ T*)x); Y.SetGlobalBuffer((__gm__ T*)y); Z.SetGlobalBuffer((__gm__ T*)z);
   uint32_t lanes = 512 / sizeof(T);
   DataCopy(a, X, lanes);
   DataCopy(a[lanes], Y, lanes);
-  DataCopy(all, Z, lanes * 11);
+  DataCopy(all, Z, lanes * 12);
   PipeBarrier<PIPE_ALL>();
   auto p = (__ubuf__ T*)a.GetPhyAddr(), q = (__ubuf__ T*)a[lanes].GetPhyAddr(), c = (__ubuf__ T*)all.GetPhyAddr();
   set_mask_norm();
@@ -635,9 +635,13 @@ template <class T> __global__ __aicore__ void sums(GM_ADDR x, GM_ADDR y, GM_ADDR
   vcadd(c, p, 2, 1, 1, 8, 0); NEXT;
   vcgadd(c, p, 2, 1, 1, 8); NEXT;
   vcgmax(c, p, 2, 1, 1, 8); NEXT;
-  vcpadd(c, p, 2, 1, 1, 8);
+  vcpadd(c, p, 2, 1, 1, 8); NEXT;
+  vcgmin(c, p, 2, 1, 1, 8);
   PipeBarrier<PIPE_ALL>();
-  DataCopy(Z, all, lanes * 11);
+  DataCopy(Z, all, lanes * 12);
+}
+extern "C" __global__ __aicore__ void kept_sum() {
+  vcadd((__ubuf__ float*)0, (__ubuf__ float*)256, 1, 1, 1, 8, true);  // into a register
 }
 """
 
@@ -648,7 +652,7 @@ def test_products_that_are_added_and_sums_of_lanes(source_file, dtype, cpp):
     rng = np.random.default_rng(8)
     lanes, block = 512 // np.dtype(dtype).itemsize, 32 // np.dtype(dtype).itemsize
     x, y = (rng.integers(-8, 8, lanes).astype(dtype) for _ in range(2))
-    z = rng.integers(-8, 8, (11, lanes)).astype(dtype)
+    z = rng.integers(-8, 8, (12, lanes)).astype(dtype)
     want = z.copy()
     half = lanes // 2
     by = np.concatenate([np.tile(rows[:block], 8) for rows in np.split(y, 2)])
@@ -663,6 +667,13 @@ def test_products_that_are_added_and_sums_of_lanes(source_file, dtype, cpp):
     want[8, :16] = x.reshape(16, block).sum(1)
     want[9, :16] = x.reshape(16, block).max(1)
     want[10, :half] = x.reshape(half, 2).sum(1)
+    want[11, :16] = x.reshape(16, block).min(1)
     run = ascendc.compile(path, f"sums<{cpp}>", product="910b").check(x, y, z, product="910b", outputs=[])
     assert not run.findings
     assert np.array_equal(z, want)
+
+
+def test_a_sum_that_goes_to_a_register_has_no_place(source_file):
+    run = ascendc.compile(source_file("sums.cpp", SUMS), "kept_sum", product="910b").check(product="910b")
+    assert "vcadd that accumulates must be given no place (nullptr)" in str(run.stopped_by)
+    assert "into a register" in SUMS.splitlines()[run.stopped_by.line.line - 1]

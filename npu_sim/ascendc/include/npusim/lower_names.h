@@ -177,14 +177,6 @@ NPUSIM_LOWER_SUM(vcgmin, BlockReduceMin)
 NPUSIM_LOWER_SUM(vcpadd, PairReduceSum)
 #endif
 #undef NPUSIM_LOWER_SUM
-// With `kept` the sum goes to a register of the scalar unit.
-template <class T>
-inline void vcadd(T* dst, const T* src, uint8_t repeats, uint16_t dst_step, uint16_t src_block, uint16_t src_step,
-                  bool kept, npusim::Here here = npusim::Here::now()) {
-  if (kept) npusim::refuse(here, "vcadd must store its sums (last argument 0): the register that takes them is not modelled");
-  AscendC::WholeReduceSum<T, false>(npusim::at_pointer(dst), npusim::at_pointer(src), 0, repeats, dst_step, src_block,
-                                    src_step, here);
-}
 
 #ifdef NPUSIM_HAS_GATHER_MASK
 // What the last of them left in registers of the scalar unit.
@@ -202,8 +194,8 @@ inline int64_t get_max_min_cnt(npusim::Here here = npusim::Here::now()) {
 // Keeps elements by a fixed pattern, or by the bits of a second tensor where it is 0; after SetMaskCount of so many
 // elements in each repeat.
 template <class T>
-inline void vreducev2(T* dst, const T* src, const std::common_type_t<T>* bits, uint16_t repeats, uint8_t block, uint8_t pattern, uint16_t step,
-                      uint8_t bits_step, npusim::Here here = npusim::Here::now()) {
+inline void vreducev2(T* dst, const T* src, const std::common_type_t<T>* bits, uint16_t repeats, uint8_t block,
+                      uint8_t pattern, uint16_t step, uint8_t bits_step, npusim::Here here = npusim::Here::now()) {
   AscendC::GatherMaskParams p(block, repeats, step, bits_step);
   bool counts = npusim::self->counts;
   uint32_t count = counts ? uint32_t(npusim::self->mask_low) : 0;

@@ -5,7 +5,7 @@
 #ifdef NPUSIM_HAS_REDUCE_REPEAT_MASKED
 // The instruction itself, by addresses of UB; registers.h has the form that accumulates.
 template <class T, class = std::enable_if_t<sizeof(T) == 2 || sizeof(T) == 4>>
-inline void vcadd(T* dst, T* src, int32_t repeats, int32_t dst_step, int32_t src_block, int32_t src_step,
+inline void vcadd(T* dst, const T* src, int32_t repeats, int32_t dst_step, int32_t src_block, int32_t src_step,
                   bool accumulates = false, npusim::Here here = npusim::Here::now()) {
   if (!npusim::has_vector()) return;
   if (accumulates) npusim::refuse(here, "vcadd that accumulates must be given no place (nullptr)");
