@@ -126,7 +126,7 @@ class TilingParseContext {
     context_.compiled.resize(sizeof(T));
     return new (context_.compiled.data()) T();
   }
-  fe::PlatFormInfos* GetPlatformInfo() { return &context_.platform; }
+  fe::PlatFormInfos* GetPlatformInfo() const { return &context_.platform; }
   const char* GetNodeName() const { return context_.GetNodeName(); }
   const char* GetNodeType() const { return context_.GetNodeType(); }
 
@@ -146,6 +146,7 @@ class InferShapeContext {
   Shape* GetOutputShape(size_t) { return nullptr; }
   const RuntimeAttrs* GetAttrs() const { return nullptr; }
   const char* GetNodeName() const { return ""; }
+  const char* GetNodeType() const { return ""; }
 };
 class InferShapeRangeContext : public InferShapeContext {};
 class InferDataTypeContext {
@@ -157,5 +158,6 @@ class InferDataTypeContext {
   ge::graphStatus SetOutputDataType(size_t, ge::DataType) { return ge::GRAPH_SUCCESS; }
   const RuntimeAttrs* GetAttrs() const { return nullptr; }
   const char* GetNodeName() const { return ""; }
+  const char* GetNodeType() const { return ""; }
 };
 }  // namespace gert
