@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
+from npu_sim.compilers import CompilationError
 from npu_sim.products import get_product
 from tests.ascendc.compiler import require_compiler
 
@@ -134,6 +135,7 @@ SAID = (
     ('OP_LOGE_WITH_INVALID_ATTR(context->GetNodeName(), "mode", "9", "0 or 1")', "invalid attr | mode | 9 | 0 or 1"),
     ('REPORT_INNER_ERR_MSG("EZ9999", "%d rows", 3)', "3 rows"),
     ('if (CheckLogLevel(OP, DLOG_ERROR)) DlogRecord(OP, DLOG_ERROR, "%s %d", "row", 4)', "row 4"),
+    ('OpLogSub(OP, DLOG_ERROR, context->GetNodeName(), "row %d", 6)', "row 6"),
     ('AlogRecord(OP, DLOG_TYPE_DEBUG, DLOG_ERROR, "row %d", 5)', "row 5"),
 )
 
@@ -220,6 +222,39 @@ def test_a_function_that_no_source_has_is_named_when_it_is_called(tmp_path):
         tiled(tmp_path, body, before=before, x=np.zeros(3, np.float32))
 
 
+def test_a_product_is_cut_for_a_chip_that_the_host_describes(tmp_path):
+    body = """
+  matmul_tiling::PlatformInfo chip;
+  chip.socVersion = platform_ascendc::SocVersion::ASCEND910B;
+  chip.l1Size = 524288, chip.l0CSize = 131072, chip.l0ASize = 65536, chip.l0BSize = 65536, chip.ubSize = 196608;
+  matmul_tiling::MatmulApiTiling told(chip);
+  matmul_tiling::MatmulApiTiling asked(platform_ascendc::PlatformAscendC(context->GetPlatformInfo()));
+  int at = 0;
+  for (auto* product : {&told, &asked}) {
+    using namespace matmul_tiling;
+    product->SetAType(TPosition::GM, CubeFormat::ND, matmul_tiling::DataType::DT_FLOAT16);
+    product->SetBType(TPosition::GM, CubeFormat::ND, matmul_tiling::DataType::DT_FLOAT16);
+    product->SetCType(TPosition::GM, CubeFormat::ND, matmul_tiling::DataType::DT_FLOAT16);
+    product->SetShape(96, 80, 64);
+    product->SetOrgShape(96, 80, 64);
+    optiling::TCubeTiling tiling;
+    seen[at++] = product->GetTiling(tiling) >= 0;
+    seen[at++] = tiling.baseM;
+    seen[at++] = tiling.baseN;
+  }
+"""
+    seen = tiled(tmp_path, body, '#include "tiling/tiling_api.h"')
+    assert seen[:3] == seen[3:6]
+    assert seen[0] == 1
+    assert min(seen[1:3]) > 0
+
+
+def test_arrays_of_a_call_lie_without_gaps_and_workspaces_are_counted(tmp_path):
+    body = "seen[0] = context->GetInputStride(0) == nullptr; seen[1] = context->GetWorkspaceNum();"
+    body += "context->GetWorkspaceSizes(2); seen[2] = context->GetWorkspaceNum();"
+    assert tiled(tmp_path, body)[:3] == [1, 0, 2]
+
+
 def test_arrays_of_a_tiling_are_filled_through_their_pointer(tmp_path):
     before = """
 BEGIN_TILING_DATA_DEF(Lists)
@@ -257,3 +292,29 @@ def test_a_number_of_no_type_is_refused(tmp_path):
     source.write_text(TYPED)
     with pytest.raises(Exception, match="template argument 2 of typed must be a type or its DT_ number, not 99"):
         ascendc.compile(source, kernel="typed<1, 3, 99>")
+
+
+SHARED = """
+#include "kernel_operator.h"
+#include "only_here.h"
+extern "C" __global__ __aicore__ void shared(GM_ADDR y) {
+  AscendC::GlobalTensor<int32_t> out;
+  out.SetGlobalBuffer((__gm__ int32_t*)y);
+  out.SetValue(0, ONLY_HERE);
+}
+"""
+
+
+def test_a_header_of_another_operator_is_found_by_its_name_alone_where_it_is_the_only_one(tmp_path):
+    folders = [tmp_path / name / "op_kernel" for name in ("shared", "other", "third")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    (folders[0] / "shared.cpp").write_text(SHARED)
+    (folders[1] / "only_here.h").write_text('#include "deeper_here.h"\n#define ONLY_HERE (DEEPER + 1)\n')
+    (folders[2] / "deeper_here.h").write_text("#define DEEPER 20\n")
+    y = np.zeros(8, np.int32)
+    ascendc.compile(folders[0] / "shared.cpp")(y, blocks=1)
+    assert y[0] == 21
+    (folders[2] / "only_here.h").write_text("#define ONLY_HERE 5\n")
+    with pytest.raises(CompilationError, match=r"only_here\.h"):
+        ascendc.compile(folders[0] / "shared.cpp")

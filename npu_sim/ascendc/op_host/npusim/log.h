@@ -61,6 +61,8 @@ inline std::string GetOpInfo(const char* name) { return GetSafeStr(name); }
 }  // namespace Base
 }  // namespace Ops
 
+#define OpLogSub(module, level, name, ...) \
+  (CheckLogLevel(module, level) ? ::npusim::log_error(__FILE__, __LINE__, name, __VA_ARGS__) : void())
 #define REPORT_INNER_ERR_MSG(code, ...) ::npusim::log_error(__FILE__, __LINE__, code, __VA_ARGS__)
 #define REPORT_INNER_ERROR(code, ...) REPORT_INNER_ERR_MSG(code, __VA_ARGS__)
 #define REPORT_CALL_ERROR(code, ...) REPORT_INNER_ERR_MSG(code, __VA_ARGS__)
