@@ -19,8 +19,10 @@ from npu_sim.compilers import CompilationError, Compiler
 _DEEPEST = 8
 """Folders above a source, of which one may be its project's."""
 _MISSING = re.compile(r"undefined (?:reference to|symbol:) [`'\"]?(\w+)")
-_LENGTH = re.compile(r"_Z(N[KVRO]*)?(\d+)")
+_LENGTH = re.compile(r"_Z(?:T[VI])?(N[KVRO]*)?(\d+)")
 """In front of a name as the linker has it; N: namespaces or classes come first."""
+_TABLES, _ENTRIES = ("_ZTV", "_ZTI"), 64
+"""Of the virtual functions of a class, and of its type; more functions than any class of a tiling has."""
 _INCLUDES, _SOURCES = ("inc", "include"), "src"
 
 
@@ -72,7 +74,7 @@ def link(compiler: Compiler, options: list[str], sources: list[str], headers: It
             return
         except CompilationError as error:
             missing = sorted(set(_MISSING.findall(str(error))))
-            functions = [name for name in missing if name.startswith("_Z") and not name.startswith(("_ZT", "_ZGV"))]
+            functions = [name for name in missing if name.startswith("_Z") and not name.startswith("_ZGV")]
             if not missing or functions != missing:
                 raise
             more = [path for path in _sources_of(headers, functions) if path not in given]
@@ -120,6 +122,10 @@ def _stand_ins(folder: Path, functions: Iterable[str]) -> Path:
     lines = ["#include <cstdio>", "#include <cstdlib>", 'extern "C" {']
     for name in functions:
         said = f"{_last_name(name)} must be in a source that is given: it is called, and none has it ({name})"
-        lines.append(f'void {name}() {{ fputs("{said}\\n", stderr); exit(3); }}')
+        function = f"of_{name}" if name.startswith(_TABLES) else name
+        lines.append(f'void {function}() {{ fputs("{said}\\n", stderr); exit(3); }}')
+        if function != name:
+            entries = ", ".join([f"(void*){function}"] * _ENTRIES)
+            lines.append(f"extern void* {name}[]; void* {name}[] = {{{entries}}};")
     path.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
     return path

@@ -222,6 +222,26 @@ def test_a_function_that_no_source_has_is_named_when_it_is_called(tmp_path):
         tiled(tmp_path, body, before=before, x=np.zeros(3, np.float32))
 
 
+def test_a_class_whose_functions_no_source_has_is_named_when_it_is_used(tmp_path):
+    before = """
+class OfOtherChips {
+ public:
+  virtual ~OfOtherChips() = default;
+  virtual int64_t Tile();
+};
+"""
+    body = """
+  if (context->GetInputShape(0)->GetStorageShape().GetDimNum() == 1) {
+    OfOtherChips own;
+    OfOtherChips* volatile other = &own;
+    seen[0] = other->Tile();
+  }
+"""
+    assert tiled(tmp_path, body, before=before)[0] == 0
+    with pytest.raises(ascendc.TilingError, match="OfOtherChips must be in a source that is given"):
+        tiled(tmp_path, body, before=before, x=np.zeros(3, np.float32))
+
+
 def test_a_product_is_cut_for_a_chip_that_the_host_describes(tmp_path):
     body = """
   matmul_tiling::PlatformInfo chip;
@@ -250,7 +270,8 @@ def test_a_product_is_cut_for_a_chip_that_the_host_describes(tmp_path):
 
 
 def test_arrays_of_a_call_lie_without_gaps_and_workspaces_are_counted(tmp_path):
-    body = "seen[0] = context->GetInputStride(0) == nullptr; seen[1] = context->GetWorkspaceNum();"
+    body = 'string name = "x"; '
+    body += "seen[0] = name.size() && context->GetInputStride(0) == nullptr; seen[1] = context->GetWorkspaceNum();"
     body += "context->GetWorkspaceSizes(2); seen[2] = context->GetWorkspaceNum();"
     assert tiled(tmp_path, body)[:3] == [1, 0, 2]
 
