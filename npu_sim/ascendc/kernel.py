@@ -20,7 +20,7 @@ from npu_sim.ascendc.build import Build
 from npu_sim.ascendc.control import MAX_CORES, Status, describe
 from npu_sim.ascendc.emission import SHELF, Emission, call_of
 from npu_sim.ascendc.machine import Cores, run_again
-from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types
+from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types, with_types
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, launches_of, located
 from npu_sim.ascendc.source import Kind, Source, cores_of_headers, parameter_names, read_source, without_text
@@ -503,6 +503,7 @@ def compile(
         if not re.match(r"[A-Za-z_]\w*(?:=|$)", define):
             raise InputFileError(f"defines must be NAME or NAME=VALUE, not {shown(define)}")
     if head is not None:
+        kernel = with_types(kernel, head.takes_types)
         source = replace(source, kind=head.kind, vectors=head.vectors)
         kernel = kernel if "::" in kernel else head.namespace + kernel
     if kind is None and not source.says_cores:

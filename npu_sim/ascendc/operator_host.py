@@ -20,6 +20,7 @@ import numpy as np
 
 from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.ascendc.device_facts import facts_of
+from npu_sim.ascendc.host_sources import link, roots_of_headers
 from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
 from npu_sim.ascendc.operator_types import numbers, type_name
 from npu_sim.ascendc.source import Source, without_text
@@ -44,25 +45,33 @@ _RUNTIME = (
 _HEADERS = {
     **dict.fromkeys(("register/op_def_registry.h", "register/op_impl_registry.h", "register/op_def.h"), _NODE),
     **{f"exe_graph/runtime/{name}.h": _CONTEXTS for name in _RUNTIME.split()},
-    **dict.fromkeys(("platform/platform_info.h", "platform/platform_infos_def.h"), "npusim/platform.h"),
+    **dict.fromkeys((f"platform/platform_{name}.h" for name in ("info", "info_def", "infos_def")), "npusim/platform.h"),
+    **dict.fromkeys(("platform/platform_ascendc.h", "platform/soc_spec.h"), "tiling/platform/platform_ascendc.h"),
     **dict.fromkeys(
         (
             "graph/types.h", "external/graph/types.h", "graph/utils/type_utils.h", "graph/ge_error_codes.h",
-            "graph/tensor.h",
+            "graph/tensor.h", "graph/operator.h", "graph/c_types.h",
         ),
         "npusim/graph.h",
     ),
     **dict.fromkeys(
         (
             "log/log.h", "log/ops_log.h", "error_log.h", "error_util.h", "error/ops_error.h", "op_common/log/log.h",
-            "op_log.h", "ops_log.h",
+            "op_log.h", "ops_log.h", "log/error_code.h", "base/alog_pub.h", "alog_pub.h", "base/err_msg.h",
+            "toolchain/slog.h",
         ),
         _LOG,
     ),
+    **{
+        f"{folder}util/{name}_util.h": f"npusim/{'shape' if name == 'shape' else 'math'}_util.h"
+        for folder in ("", "op_host/", "op_common/op_host/")
+        for name in ("math", "platform", "shape")
+    },
     **dict.fromkeys(
-        ("util/math_util.h", "op_common/op_host/util/math_util.h", "op_common/op_host/util/platform_util.h"),
-        "npusim/math_util.h",
+        (f"{folder}op_host/tiling_base_{name}.h" for folder in ("", "op_common/") for name in ("util", "class")),
+        "npusim/tiling_base_class.h",
     ),
+    "graph/operator_reg.h": "npusim/operator_reg.h",
     "ascendc/host_api/tiling/template_argument.h": "npusim/template_argument.h",
     "securec.h": "npusim/checked_copies.h",
 }  # fmt: skip
@@ -238,11 +247,9 @@ def _program(texts: Mapping[Path, str], include: Sequence[str | Path], defines: 
     named = [Path(path).resolve() for path in include]
     places = [*named, *dict.fromkeys(folder for source in texts for folder in _folders_of_project(source))]
     parts = [compiler.version, str(compiler), *map(str, places), *defines, *own]
-    bodies = list[str]()
-    for path, text in texts.items():
-        headers = included(Source(path, text, (), "vector", 1, says_cores=False), places)
-        parts += [f"{one}\n{body}" for one, body in ((path, text), *headers.items())]
-        bodies += [text, *headers.values()]
+    headers, roots = _with_headers(texts, places)
+    parts += [f"{path}\n{body}" for path, body in (*texts.items(), *headers.items())]
+    bodies = [*texts.values(), *headers.values()]
     asked = {name for body in bodies for name in INCLUDES.findall(body) if _OF_TILING_API.fullmatch(name)}
     standing = {**_HEADERS, **dict.fromkeys(asked, _TILING_API)}
 
@@ -254,12 +261,25 @@ def _program(texts: Mapping[Path, str], include: Sequence[str | Path], defines: 
             path.write_text(f'#pragma once\n#include "{target}"\n', encoding="utf-8")
         driver = place / "driver.cpp"
         driver.write_text('#include "npusim/driver.h"\n', encoding="utf-8")
-        folders = [f"-I{path}" for path in (*places, forwarding, OP_HOST, HOST_INCLUDE, INCLUDE)]
+        folders = [f"-I{path}" for path in (*places, forwarding, OP_HOST, HOST_INCLUDE, INCLUDE, *roots)]
         options = ["-std=c++17", "-O1", "-w", *(f"-D{define}" for define in defines), *folders]
-        names = ", ".join(path.name for path in texts)
-        compiler.run([*options, *map(str, texts), str(driver), "-o", str(place / "kernel")], names)
+        link(compiler, options, [*map(str, texts), str(driver)], headers, place / "kernel")
 
     return kept_program(programs_directory() / digest_of(["host tiling", *parts]), make)
+
+
+def _with_headers(texts: Mapping[Path, str], places: Sequence[Path]) -> tuple[dict[Path, str], list[Path]]:
+    """Return the headers that sources include, and the roots from which some of these are named."""
+    roots = list[Path]()
+    while True:
+        headers = dict[Path, str]()
+        for path, text in texts.items():
+            headers |= included(Source(path, text, (), "vector", 1, says_cores=False), [*places, *roots])
+        more = roots_of_headers({**texts, **headers}, _HEADERS)
+        more = [root for root in more if root not in roots]
+        if not more:
+            return headers, roots
+        roots += more
 
 
 def _folders_of_project(source: Path) -> Iterable[Path]:
@@ -276,7 +296,7 @@ def _words(
     outputs: Sequence[Any],
     attributes: Mapping[str, Any] | Sequence[Any],
 ) -> str:
-    words = [*map(str, facts_of(chip)), op, str(len(inputs))]
+    words = [*map(str, facts_of(chip)), chip.name, chip.short_soc_version, op, str(len(inputs))]
     for number, given in enumerate(inputs):
         several = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
         words += [str(len(several)), *(word for one in several for word in _tensor(f"inputs[{number}]", one))]

@@ -116,6 +116,34 @@ def numbers() -> Mapping[str, int]:
     return {name: int(number) for name, number in _NUMBER.findall(text)}
 
 
+def with_types(kernel: str, takes_types: Sequence[bool]) -> str:
+    """Return the name of a kernel with the types for which its host code gives numbers of ``DT_...``.
+
+    Parameters
+    ----------
+    kernel : str
+        With its template arguments, as in ``"scale<1, 2>"``.
+    takes_types : sequence of bool
+        Of each parameter of the template.
+
+    Raises
+    ------
+    DTypeError
+        No type that kernels have is of the number.
+    """
+    name, opened, rest = kernel.partition("<")
+    arguments = [one.strip() for one in rest.rpartition(">")[0].split(",")]
+    asked = [at for at, one in enumerate(arguments) if one.isdecimal() and at < len(takes_types) and takes_types[at]]
+    if not opened or not asked:
+        return kernel
+    named = {number: _TYPES[kind][1] for kind, number in numbers().items() if kind in _TYPES}
+    for at in asked:
+        if int(arguments[at]) not in named:
+            raise DTypeError(f"template argument {at} of {name} must be a type or its DT_ number, not {arguments[at]}")
+        arguments[at] = named[int(arguments[at])]
+    return f"{name}<{', '.join(arguments)}>"
+
+
 def with_numbers(text: str) -> str:
     """Return a source whose preprocessor compares numbers where it has names of types and formats, lines unmoved."""
 

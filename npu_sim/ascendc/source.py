@@ -63,6 +63,8 @@ _CORE_AS_CONSTANT = re.compile(
 )
 _OF_KIND = re.compile(r"<\s*AscendC::(AIC|AIV)\s*>")
 """Members of templates that are for one kind of core."""
+_TEMPLATE = re.compile(r"\btemplate\s*<([^<>]*)")
+_TYPE = re.compile(r"\s*(?:typename|class)\b")
 _NAMESPACE = re.compile(r"\bnamespace\s+(\w+(?:\s*::\s*\w+)*)\s*\{|[{}]")
 _TASK_KIND = re.compile(
     r"(?:KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_|ASCENDC_TPL_KERNEL_TYPE_SEL\s*\(\s*ASCENDC_TPL_)(\w+)\s*\)"
@@ -115,6 +117,8 @@ class KernelHead:
     parameters : str
         As they are written, without comments.
     is_template : bool
+    takes_types : tuple of bool
+        Of each parameter of the template: whether it is a type.
     namespace : str
         In which it stands, with ``::`` behind it; "" outside of all that have a name.
     several_in : range
@@ -125,6 +129,7 @@ class KernelHead:
     vectors: int
     parameters: str
     is_template: bool
+    takes_types: tuple[bool, ...]
     namespace: str
     several_in: range
 
@@ -200,9 +205,12 @@ def kernel_heads(code: str) -> dict[str, KernelHead]:
         first = code.count("\n", 0, begin.end()) + 1 if begin else 0
         several_in = range(0) if is_one else range(first, first + body.count("\n") + 1)
         parameters = " ".join(end[0][:-1].split()) if end else ""
-        is_template = re.search(r"\btemplate\s*<", head) is not None
+        template = _TEMPLATE.search(head)
+        takes_types = tuple(_TYPE.match(one) is not None for one in template[1].split(",")) if template else ()
         namespace = _namespace_of(code, found.start())
-        heads[found[1]] = KernelHead(own, own_vectors, parameters, is_template, namespace, several_in)
+        heads[found[1]] = KernelHead(
+            own, own_vectors, parameters, template is not None, takes_types, namespace, several_in
+        )
     return heads
 
 

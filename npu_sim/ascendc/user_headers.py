@@ -3,7 +3,8 @@
 A library of operators is laid out in two ways. Among its sources each operator has a directory ``op_kernel`` of its
 own; where it is installed the contents of all of them lie side by side, and that is where an operator's kernel includes
 another's from: ``"../other/other_base.h"`` is ``other/op_kernel/other_base.h`` among the sources. What they share,
-``"../inc/..."``, is ``common/inc/op_kernel`` there.
+``"../inc/..."``, is ``common/inc/op_kernel`` there. A library may also be installed into one directory, where
+``"other_base.h"`` is the same header: it is looked for where it lies in just one operator of the library.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from npu_sim.errors import InputFileError
 INCLUDES = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 _OF_ANOTHER = re.compile(r"((?:\.\./)+)(\w+)/(.+)")
 _KERNELS = "op_kernel"
+_OURS = frozenset(path.name for path in (Path(__file__).parent / "include").glob("*.h"))
 _DEEPEST = 4
 """Directories below an operator's own, in which headers say that many ``../`` more."""
 
@@ -39,7 +41,25 @@ def include_directories(source: Source, include: Sequence[str | Path]) -> list[P
     for path in directories:
         if not path.is_dir():
             raise InputFileError(f"include must name directories, not {path}")
-    return directories
+    return [*directories, *_folders_of_others(source, directories)]
+
+
+def _folders_of_others(source: Source, directories: Sequence[Path]) -> list[Path]:
+    """Return the ``op_kernel`` of other operators in which headers lie that a source includes by their names alone."""
+    own = source.path.parent
+    if own.name != _KERNELS:
+        return []
+    folders = dict[Path, None]()
+    texts = [source.text]
+    while texts:
+        for name in _included_by(texts.pop()):
+            if "/" in name or name in _OURS or any((path / name).is_file() for path in (*directories, *folders)):
+                continue
+            found = sorted(own.parent.parent.glob(f"*/{_KERNELS}/{name}"))
+            if len(found) == 1:
+                folders[found[0].parent] = None
+                texts.append(found[0].read_text(encoding="utf-8", errors="surrogateescape"))
+    return list(folders)
 
 
 def included(source: Source, directories: Sequence[Path]) -> dict[Path, str]:

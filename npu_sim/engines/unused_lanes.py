@@ -30,6 +30,9 @@ _ALIKE = (0x00, 0x7B, 0x80, 0xFB, 0xFF)
 """Of every byte: in all types 0, numbers above and below those of `_ordinary`, and what is no number."""
 _CONTENTS = (*((one, one) for one in _ALIKE), (0x7B, 0xFB), (0xFB, 0x7B))
 """Of one operand and of the other: two that are alike compare in one way only."""
+_OF_BITS = ((0, 0), (0, 0xFF), (0xFF, 0), (0xFF, 0xFF))
+_BITWISE = (Op.AND_, Op.AND_MASKED, Op.OR_, Op.OR_MASKED, Op.NOT_, Op.NOT_MASKED)
+"""Each bit by itself, as those of masks are: with the bits of `_OF_BITS`, all that both may be are tried."""
 _SELECTIONS = (Op.SELECT, Op.SELECT_SCALAR)
 _Boxes = list[tuple[int, int, int, int]]
 """First byte, bytes of a repetition, repetitions, bytes between them."""
@@ -170,14 +173,16 @@ class _Trail:
     ) -> list[tuple[slice, npt.NDArray[np.uint8]]] | None:
         """Return which bits of what a row writes depend on bits with a label, or None if it cannot be carried out."""
         row = row.copy()
-        is_comparison = "comparison" in SPEC_OF_OP[int(row["op"][0])].fields
+        op = int(row["op"][0])
+        is_comparison = "comparison" in SPEC_OF_OP[op].fields
         if is_comparison:
             row["comparison"] = 0  # LT: that two are equal hardly happens
         written = list(_pieces(writes))
         changed = [np.zeros(piece.stop - piece.start, np.uint8) for piece in written]
-        for others in self._others if int(row["op"][0]) in _SELECTIONS else self._others[:1]:
+        around = self._others if op in _SELECTIONS else self._others[1:] if op in _BITWISE else self._others[:1]
+        for others in around:
             first = None
-            for contents in ((), *_CONTENTS):
+            for contents in ((), *(_OF_BITS if op in _BITWISE else _CONTENTS)):
                 ub = others.copy()
                 for number, box in enumerate(reads if contents else ()):
                     for piece in _pieces([box]):
@@ -191,7 +196,7 @@ class _Trail:
         item = _result_bytes(row)
         found = []
         for bits, piece in zip(changed, written, strict=True):
-            if not is_comparison:
+            if not is_comparison and op not in _BITWISE:
                 whole = -(-len(bits) // item) * item
                 touched = np.zeros(whole, np.bool_)
                 touched[: len(bits)] = bits != 0

@@ -116,6 +116,48 @@ def test_each_bit_depends_on_operands_of_which_both_are_unwritten(block):
     assert program.kinds() == [ERROR]
 
 
+def of_two_masks(combine, written, first, count):
+    """Compare twice 64 floats of which ``written`` are there, combine the bits, choose by them, store some floats."""
+    program = Program()
+    for area, there in ((A, written[0]), (B, written[1]), (C, 64), (D, 64)):
+        if there:
+            program.fill(area, there)
+    for bits, area in ((BITS, A), (BITS + 32, B)):
+        program.emit.compare(
+            dst=bits, src0=area, src1=C, comparison=LT, repeat=1, src0_blk_stride=1, src1_blk_stride=1,
+            src0_rep_stride=8, src1_rep_stride=8, **FLOATS,
+        )  # fmt: skip
+    if combine == "not_":
+        program.emit.not_(dst=BITS, src=BITS, count=4, dtype=Data.INT16)
+    elif combine.endswith("_masked"):
+        program.emit.set_vector_mask(15, 0)
+        getattr(program.emit, combine)(dst=BITS, src0=BITS, src1=BITS + 32, dtype=Data.INT16)
+        program.emit.set_vector_mask((1 << 64) - 1, 0)
+    else:
+        getattr(program.emit, combine)(dst=BITS, src0=BITS, src1=BITS + 32, count=4, dtype=Data.INT16)
+    program.emit.select(dst=A, src0=C, src1=D, src2=BITS, src2_rep_stride=1, **FLOATS, **OF_TWO)
+    program.store(A + 4 * first, count)
+    return set(program.kinds())
+
+
+COMBINED = ("and_", "or_", "and_masked", "or_masked")
+
+
+@pytest.mark.parametrize("combine", [*COMBINED, "not_"])
+@pytest.mark.parametrize("there", [8, 40])
+def test_bits_of_masks_stay_apart_where_masks_are_combined(combine, there):
+    # both end inside an element of 16 bits
+    assert of_two_masks(combine, (there, 64), 0, there) == {NOTE}
+    assert of_two_masks(combine, (there, 64), 0, there + 1) == {ERROR}
+
+
+@pytest.mark.parametrize("combine", COMBINED)
+@pytest.mark.parametrize("written", [(0, 64), (64, 0), (0, 0)])
+@pytest.mark.parametrize("lane", [0, 8, 24, 56])
+def test_each_bit_of_combined_masks_depends_on_both(combine, written, lane):
+    assert of_two_masks(combine, written, lane, 1) == {ERROR}
+
+
 @pytest.mark.parametrize("unwritten", [A, B])
 def test_a_choice_may_take_either_side(unwritten):
     program = Program()

@@ -7,6 +7,7 @@
 
 #include "kernel_tiling/kernel_tiling.h"
 #include "npusim/matmul_cut.h"
+#include "tiling/platform/platform_ascendc.h"
 
 namespace optiling {
 
@@ -57,6 +58,12 @@ struct MatmulConfigParams {
                      MatrixTraverse order = MatrixTraverse::NOSET, bool vector_nd2nz = false)
       : mmConfigType(type), enableL1CacheUB(l1_caches_ub), scheduleType(schedule), traverse(order),
         enVecND2NZ(vector_nd2nz) {}
+};
+
+// Of a chip, as a host may say it itself: sizes in bytes. ASSUMED to be those of the chip of the call, which are taken.
+struct PlatformInfo {
+  platform_ascendc::SocVersion socVersion = platform_ascendc::SocVersion::RESERVED_VERSION;
+  uint64_t l1Size = 0, l0CSize = 0, ubSize = 0, l0ASize = 0, l0BSize = 0, btSize = 0, fbSize = 0;
 };
 
 class MatmulApiTiling {

@@ -35,6 +35,7 @@ inline void save_tiling(const char* name, void* buffer, size_t room, const void*
 #define TILING_DATA_FIELD_DEF_ARR(type, count, field)                              \
   type field[count];                                                               \
   void set_##field(const type* values) { memcpy(field, values, sizeof(field)); }   \
+  type* get_##field() { return field; }                                            \
   const type* get_##field() const { return field; }
 #define TILING_DATA_FIELD_DEF_STRUCT(type, field) type field;
 #define END_TILING_DATA_DEF };

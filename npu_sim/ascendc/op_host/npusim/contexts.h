@@ -49,6 +49,13 @@ class ComputeNodeInfo {
   size_t GetOutputsNum() const { return outputs; }
 };
 
+// Of a tensor that lies with gaps, in elements by dimension.
+class Stride {
+ public:
+  size_t GetDimNum() const { return 0; }
+  int64_t GetStride(size_t) const { return 0; }
+};
+
 class TilingContext {
  public:
   std::vector<Tensor> inputs, outputs;  // instances: absent inputs are none
@@ -66,6 +73,8 @@ class TilingContext {
   const Tensor* GetInputTensor(size_t at) const { return instance(inputs, at); }
   const CompileTimeTensorDesc* GetInputDesc(size_t at) const { return instance(inputs, at); }
   const StorageShape* GetOutputShape(size_t at) const { return instance(outputs, at); }
+  // Arrays of a call lie without gaps, which a null pointer says.
+  const Stride* GetInputStride(size_t) const { return nullptr; }
   const CompileTimeTensorDesc* GetOutputDesc(size_t at) const { return instance(outputs, at); }
   // By the input's number in the definition.
 #define NPUSIM_BY_ANCHOR(Kind)                                                                                       \
@@ -100,6 +109,7 @@ class TilingContext {
     if (workspaces.size() < count) workspaces.resize(count);
     return workspaces.data();
   }
+  size_t GetWorkspaceNum() const { return workspaces.size(); }
   ge::graphStatus SetBlockDim(uint32_t count) { return blocks = count, ge::GRAPH_SUCCESS; }
   ge::graphStatus SetNumBlocks(uint32_t count) { return SetBlockDim(count); }
   uint32_t GetBlockDim() const { return blocks; }
@@ -126,7 +136,7 @@ class TilingParseContext {
     context_.compiled.resize(sizeof(T));
     return new (context_.compiled.data()) T();
   }
-  fe::PlatFormInfos* GetPlatformInfo() { return &context_.platform; }
+  fe::PlatFormInfos* GetPlatformInfo() const { return &context_.platform; }
   const char* GetNodeName() const { return context_.GetNodeName(); }
   const char* GetNodeType() const { return context_.GetNodeType(); }
 
@@ -146,6 +156,7 @@ class InferShapeContext {
   Shape* GetOutputShape(size_t) { return nullptr; }
   const RuntimeAttrs* GetAttrs() const { return nullptr; }
   const char* GetNodeName() const { return ""; }
+  const char* GetNodeType() const { return ""; }
 };
 class InferShapeRangeContext : public InferShapeContext {};
 class InferDataTypeContext {
@@ -157,5 +168,6 @@ class InferDataTypeContext {
   ge::graphStatus SetOutputDataType(size_t, ge::DataType) { return ge::GRAPH_SUCCESS; }
   const RuntimeAttrs* GetAttrs() const { return nullptr; }
   const char* GetNodeName() const { return ""; }
+  const char* GetNodeType() const { return ""; }
 };
 }  // namespace gert

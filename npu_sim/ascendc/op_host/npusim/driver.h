@@ -1,7 +1,8 @@
 // The program around an operator's host sources: a call from a file, its tiling into another.
 //
-// The call is words: facts of the chip in the order of npu_sim_fact; the operator; for each input of the definition how
-// many tensors it is, and each; the outputs alike; attributes by name or number. The answer is words, too.
+// The call is words: facts of the chip in the order of npu_sim_fact, its name and its family's; the operator; for each
+// input of the definition how many tensors it is, and each; the outputs alike; attributes by name or number. The answer
+// is words, too.
 #pragma once
 #include <cstdarg>
 #include <cstdio>
@@ -37,6 +38,7 @@ class Call {
 
   gert::TilingContext read() {
     for (int64_t& fact : facts) fact = whole();
+    soc_names().name = word(), soc_names().family = word();
     gert::TilingContext context;
     context.type = word();
     for (const auto& [name, registered] : registry())

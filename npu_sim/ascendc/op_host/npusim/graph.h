@@ -22,6 +22,11 @@
 #include "npusim/host_types.h"
 #include "npusim/checked_copies.h"
 
+// Host code says string for short in its own namespace.
+namespace optiling {
+using std::string;
+}  // namespace optiling
+
 namespace ge {
 using graphStatus = uint32_t;
 constexpr graphStatus GRAPH_SUCCESS = 0, GRAPH_FAILED = 0xFFFFFFFF, GRAPH_PARAM_INVALID = 50331649;

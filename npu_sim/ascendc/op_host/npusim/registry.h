@@ -47,6 +47,13 @@ class OpImplRegister {
 #define IMPL_OP_INFER(op) IMPL_OP_OPTILING(op)
 
 namespace ops {
+enum class ScalarType : uint32_t {
+  UINT64, UINT32, UINT16, UINT8, INT64, INT32, INT16, INT8, FLOAT32, FLOAT16, BF16, INVALID_DTYPE
+};
+struct ScalarVar {
+  ScalarType type;
+  double value;
+};
 enum Option { IGNORE = 0, OPTIONAL = 1, REQUIRED = 2, DYNAMIC = 3, VIRTUAL = 4 };
 enum class DependScope { ALL, TILING, INVALID_SCOPE };
 enum class FollowType { ALL, DTYPE, FORMAT, SHAPE, INVALID_TYPE };
@@ -71,6 +78,7 @@ class OpParamDef {
   NPUSIM_SAYS_NOTHING(OpParamDef, IgnoreContiguous) NPUSIM_SAYS_NOTHING(OpParamDef, Scalar)
   NPUSIM_SAYS_NOTHING(OpParamDef, ScalarList) NPUSIM_SAYS_NOTHING(OpParamDef, To)
   NPUSIM_SAYS_NOTHING(OpParamDef, Follow) NPUSIM_SAYS_NOTHING(OpParamDef, InitValue)
+  NPUSIM_TAKES_LIST(OpParamDef, InitValue, ScalarVar)
   NPUSIM_SAYS_NOTHING(OpParamDef, OutputShapeDependOnCompute) NPUSIM_SAYS_NOTHING(OpParamDef, Version)
   NPUSIM_SAYS_NOTHING(OpParamDef, Comment)
 };
