@@ -19,6 +19,8 @@ _ARCHITECTURES = tuple(
 """What the compiler defines for the products there are."""
 _OF_TESTS = frozenset({"__CCE_KT_TEST__", "__CCE_UT_TEST__"})
 """What only the vendor's tests on the host define."""
+_OF_OPERATORS = re.compile(r"(?:ORIG_)?(?:DTYPE|FORMAT)_\w+")
+"""Types and formats of an operator's tensors, which are known when it is called."""
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|define|undef)\b((?:[^\n\\]|\\.|\\\n)*)", re.M)
 _NO_NEWLINE = re.compile(r"[^\n]")
 _TOKEN = re.compile(r"\s*(?:(0[xX][\da-fA-F]+|\d+)[uUlL]*|(\w+)|(\|\||&&|[=!<>]=|[<>!()]))")
@@ -70,7 +72,8 @@ def _live(code: str, given: Mapping[str, str], *, knows_all: bool) -> bytearray:
         """Return what a macro is, None where it is none. Headers may define the ones in capitals too."""
         if name in macros:
             return macros[name]
-        if name not in _OF_TESTS and (not knows_all or name in named or name.startswith("_")):
+        is_given_later = not knows_all or name.startswith("_") or _OF_OPERATORS.fullmatch(name)
+        if name not in _OF_TESTS and (is_given_later or name in named):
             raise _UnknownError
         return None
 

@@ -67,21 +67,30 @@ def link(compiler: Compiler, options: list[str], sources: list[str], headers: It
         The compiler refuses them, or a function that is missing has no name that can be given to one.
     """
     names = ", ".join(Path(path).name for path in sources[:-1])
-    given = list(sources)
+    command = [*options, "-o", str(made), *sources]
+    try:
+        compiler.run(command, names)
+        return
+    except CompilationError as error:
+        if not _MISSING.search(str(error)):
+            raise
+        refused = error
+    given = list[str]()
     while True:
         try:
-            compiler.run([*options, *given, "-Wl,--no-demangle", "-o", str(made)], names)
+            # not every linker knows that; what the first attempt said stands then
+            compiler.run([*command, *given, "-Wl,--no-demangle"], names)
             return
         except CompilationError as error:
             missing = sorted(set(_MISSING.findall(str(error))))
             functions = [name for name in missing if name.startswith("_Z") and not name.startswith("_ZGV")]
             if not missing or functions != missing:
-                raise
-            more = [path for path in _sources_of(headers, functions) if path not in given]
+                raise refused from None
+            more = [path for path in _sources_of(headers, functions) if path not in (*sources, *given)]
             if not more:
                 more = [str(_stand_ins(made.parent, functions))]
                 if more[0] in given:
-                    raise
+                    raise refused from None
             given += more
 
 

@@ -27,6 +27,7 @@ try:
     from npu_sim.report.files import OutputFileError
     from ops.cli import GARBAGE_THRESHOLDS
     from ops.cli.output import EXIT_INTERRUPTED, GuardedOutput, ReaderGoneError, stop_noting
+    from ops.cli.usage import UsageError
 except KeyboardInterrupt:
     # A user may well change their mind while these are imported.
     sys.stderr.write("npu-sim: error: interrupted\n")
@@ -48,6 +49,7 @@ _SOURCES = (".cpp", ".cc", ".cxx", ".asc")
 """How the names of kernel sources in C++ end."""
 _OF_SOURCES = ("run", "check", "perf", "judge", "diverge")
 """Commands that take one, with options of their own: modules ``<name>_source``."""
+_OF_CC = ("-o", "--output", "--product", "-h", "--help")
 _SWITCHES = frozenset(
     {
         "--yes", "--no-progress", "--advice", "--forward", "--details", "--bias", "--ceil-mode", "--count-include-pad",
@@ -65,6 +67,8 @@ class _Commands(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         if name in _OF_SOURCES and any(word.endswith(_SOURCES) for word in rest):
             return name, command and _load(name, f"{name}_source"), rest
+        if name == "cc":
+            _refuse_options_of_the_compiler(rest)
         if name == "check" and rest[-1:] == ["--explain"]:
             rest = [*rest, "all"]
         if name == "perf":
@@ -104,6 +108,13 @@ def _form_of_perf(args: list[str]) -> tuple[str, list[str]]:
     if first.endswith(_CASE_FILES):
         return "perf_cases", args
     return "perf" if "." in first or "/" in first else "perf_call", args
+
+
+def _refuse_options_of_the_compiler(args: list[str]) -> None:
+    """Say where they stand instead of that there are none of these."""
+    for word in args[: args.index("--")] if "--" in args else args:
+        if word.startswith("-") and not word.startswith(_OF_CC):
+            raise UsageError(f"options of the compiler must stand behind --, as in: npu-sim cc a.cpp -o a -- {word}")
 
 
 def _summary(name: str) -> str:

@@ -47,6 +47,13 @@ def test_cc_ends_with_what_the_compiler_says(sdk, capsys, tmp_path):
     assert "nowhere" in said
 
 
+@pytest.mark.parametrize("option", ["-I", "-O2", "-std=c++20"])
+def test_cc_says_where_options_of_the_compiler_stand(capsys, option):
+    assert main(["cc", "a.cpp", option, "folder", "-o", "a", "--", "-g"]) == 2
+    wanted = f"options of the compiler must stand behind --, as in: npu-sim cc a.cpp -o a -- {option}"
+    assert capsys.readouterr().err == f"npu-sim: error: {wanted}\n"
+
+
 def test_sdk_is_found_by_cmake(sdk, capsys, tmp_path, started):
     if shutil.which("cmake") is None or shutil.which("make") is None:
         pytest.skip("needs cmake and make")

@@ -525,3 +525,21 @@ def test_a_vector_core_that_never_registers_is_waited_for_in_vain(tmp_path):
 def test_types_that_the_cube_lacks_here_do_not_compile(source, types, words):
     with pytest.raises(CompilationError, match=words):
         ascendc.compile(source, f"product<{types}>")
+
+
+def test_a_product_on_vector_cores_alone_is_refused(source):
+    a, c = np.ones((16, 16), np.float16), np.zeros((16, 16), np.float32)
+    tiling = ascendc.matmul_tiling(16, 16, 16)
+    run = ascendc.compile(source, "product<half, float>", kind="vector").check(a, a, None, c, 0, 0, 0, tiling=tiling)
+    assert "REGIST_MATMUL_OBJ must be in a kernel with Cube cores" in str(run.stopped_by)
+    line = SOURCE.splitlines()[run.stopped_by.line.line - 1]
+    assert "REGIST_MATMUL_OBJ" in line
+
+
+@pytest.mark.parametrize("condition", ["ORIG_DTYPE_A == DT_FLOAT", "defined(DTYPE_A) && FORMAT_A == FORMAT_ND"])
+def test_a_product_of_some_types_makes_a_kernel_mixed(source_file, condition):
+    text = SOURCE.replace("  REGIST_MATMUL_OBJ", f"#if {condition}\n  REGIST_MATMUL_OBJ").replace(
+        "mm, &t);", "mm, &t);\n#endif"
+    )
+    assert "#endif" in text
+    assert ascendc.compile(source_file("types.cpp", text), "product<half, float>").kind == "mix"

@@ -34,6 +34,9 @@ def _left(code: str, *defines: str) -> str:
         ("#if __NPU_ARCH__ == 2201", (), "ab"),  # on some products
         ("#if __DAV_C220_CUBE__", (), "ab"),  # the compiler's own
         ("#if SIZE + 1 > 2", ("SIZE=1",), "ab"),  # no arithmetic
+        ("#if defined(ORIG_DTYPE_X) && ORIG_DTYPE_X == DT_FLOAT", (), "ab"),  # of the call
+        ("#ifdef FORMAT_X", (), "ab"),
+        ("#if ORIG_DTYPE_X == 1", ("ORIG_DTYPE_X=0",), "b"),
         ("#if HAS(x)", (), "ab"),
         ("#if OTHER", ("OTHER=SCENE", "SCENE=0"), "b"),
         ("#if LOOP", ("LOOP=LOOP",), "ab"),

@@ -50,6 +50,9 @@ template <class M, class... R> bool regist_objects(Here here, AscendC::TPipe* pi
 // Returns whether the core is one that has served its vector cores, and has nothing else to do.
 template <class W, class... R>
 bool regist(ProductScope& scope, Here here, AscendC::TPipe* pipe, const W&, R&&... objects) {
+  if (is_split && !control->cubes_per_block)
+    refuse(here, "REGIST_MATMUL_OBJ must be in a kernel with Cube cores (KERNEL_TASK_TYPE, or kind=\"mix\" here), not in one "
+                 "of vector cores alone, which multiply nothing");
   bool asks = regist_objects(here, pipe, 0, objects...);
   if (!asks || !has_both_kinds()) return false;
   if (self->is_cube) serve_products(here);
