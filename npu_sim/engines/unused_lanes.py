@@ -1,4 +1,4 @@
-"""Bytes of UB that nobody wrote for a row that reads them, and that nothing uses: lanes behind the end of a tile.
+"""Bytes that nobody wrote for a row that reads them in UB, or loads them there, and that nothing uses: behind a tile.
 
 Kernels round a tile up to whole blocks or repeats, compute with what lies behind its end, and store the tile alone. The
 rows of the core are followed in program order: a row that reads such a byte is carried out on several contents of it,
@@ -8,7 +8,7 @@ where something lies, the finding stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from npu_sim.products import Product
 from npu_sim.program.verify import verify
 from npu_sim.program.violation import Kind, Violation
 
+_MOST_LOADED = 1 << 22
+"""Bytes of global memory from the first to the last of a load that is followed."""
 ROWS = 1 << 17
 """Rows of a core that are followed; the findings of one that has more stay as they are."""
 _ALIKE = (0x00, 0x7B, 0x80, 0xFB, 0xFF)
@@ -49,7 +51,7 @@ def _is_placed_by_data(row: np.ndarray) -> bool:
 
 
 def unused(found: Sequence[Violation], rows: np.ndarray, product: Product, *, others: bool = False) -> list[bool]:
-    """Return which findings of unwritten or stale bytes of UB nothing depends on.
+    """Return which findings of unwritten or stale bytes of UB, or of global memory that is loaded there, nothing needs.
 
     Parameters
     ----------
@@ -79,14 +81,20 @@ def unused(found: Sequence[Violation], rows: np.ndarray, product: Product, *, ot
         boxes = runs[: max(count, 0)].tolist()
         reads: _Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.UB and box[1] == READ]
         writes: _Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.UB and box[1] != READ]
-        for number in starts.get(at, ()):
-            trail.begin(number, found[number], reads)
+        here = starts.get(at, ())
+        loads = [number for number in here if found[number].space is Space.GM]
+        for number in here:
+            if number not in loads:
+                trail.begin(number, found[number], reads)
         if others and at not in starts:
             if any(box[0] not in (Space.UB, Space.GM) and box[1] == READ for box in boxes):
                 trail.use(len(found))
             trail.begin_unnamed(len(found), reads)
         leaves = any(box[0] != Space.UB and box[1] != READ for box in boxes)
         trail.follow(rows[at : at + 1], at, reads, writes, leaves=leaves)
+        if loads:
+            taken: _Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.GM and box[1] == READ]
+            trail.begin_loads({number: found[number] for number in loads}, rows[at : at + 1], taken)
     if others and trail.is_one_used():
         trail.use(len(found))
     return [not trail.is_used(number) for number in range(len(nothing))]
@@ -143,6 +151,35 @@ class _Trail:
             any_byte |= bool(meant.any() or other.any())
         if not any_byte:
             self.use(number)
+
+    def begin_loads(self, found: Mapping[int, Violation], row: np.ndarray, taken: _Boxes) -> None:
+        """Note the bytes of UB to which a load, just followed, brings those of findings; it has to bring others too."""
+        low = min((min(start, start + (repeats - 1) * step) for start, _, repeats, step in taken), default=0)
+        high = max((max(start, start + (repeats - 1) * step) + size for start, size, repeats, step in taken), default=0)
+        spans = {number: slice(max(one.start - low, 0), one.start - low + one.length) for number, one in found.items()}
+        meant = np.zeros(min(high - low, _MOST_LOADED), np.bool_)
+        for span in spans.values():
+            meant[span] = True
+        moved = row.copy()
+        moved["src0"] -= low
+        is_followed = high - low <= _MOST_LOADED and row["src0_space"][0] == Space.GM and row["src0"][0] == low
+        pieces = _pieces([(start - low, *rest) for start, *rest in taken])
+        brings_others = is_followed and not all(meant[piece].all() for piece in pieces)
+        before = self._loaded(moved, np.zeros(len(meant), np.uint8)) if brings_others else None
+        for number, span in spans.items():
+            content = np.zeros(len(meant), np.uint8)
+            content[span] = 0xFF
+            ub = None if before is None else self._loaded(moved, content)
+            if before is None or ub is None or (reached := ub != before).sum() == 0:
+                self.use(number)
+                continue
+            self._merge({*np.unique(self._label[reached]).tolist(), number + 1})
+            self._label[reached], self._bits[reached] = number + 1, 0xFF
+
+    def _loaded(self, row: np.ndarray, gm: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8] | None:
+        """Return UB, zeros before, as a load of ``gm`` leaves it, or None if it cannot be carried out."""
+        ub = np.zeros(len(self._label), np.uint8)
+        return ub if self._run(row.copy(), ub, gm) else None
 
     def follow(self, row: np.ndarray, at: int, reads: _Boxes, writes: _Boxes, *, leaves: bool) -> None:
         """Take one row: what it reads may reach what it writes."""
@@ -206,11 +243,11 @@ class _Trail:
             found.append((piece, bits))
         return found
 
-    def _run(self, row: np.ndarray, ub: npt.NDArray[np.uint8]) -> bool:
+    def _run(self, row: np.ndarray, ub: npt.NDArray[np.uint8], gm: npt.NDArray[np.uint8] | None = None) -> bool:
         none = np.zeros(0, np.uint8)
         floats = np.zeros(0, np.float32)
         bad = run_rows(
-            row, 0, 1, none, none, floats, floats, floats, ub, none, none, none,
+            row, 0, 1, none if gm is None else gm, none, floats, floats, floats, ub, none, none, none,
             np.zeros(CONFIG_LENGTH, np.int64), np.zeros(8192, np.float64), np.zeros(8192, np.float32),
             np.zeros(SINK_LENGTH, np.int64), np.zeros((0, 4), np.int64), none,
         )  # fmt: skip

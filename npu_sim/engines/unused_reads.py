@@ -7,7 +7,8 @@ reads one of these before it is overwritten, the finding is a note. So it is onl
 An Mmad of whole fractals multiplies lines of them that nobody wrote: the sums of these lines are followed in L0C, and
 are read or not as well.
 
-Bytes of UB that nothing stored depends on are notes as well (`unused_lanes`).
+Bytes of UB that nothing stored depends on are notes as well, and those of global memory that come there by a load of
+others too (`unused_lanes`).
 
 Two stores of the same bytes in no order are notes where they store the same (`same_stores`).
 
@@ -112,11 +113,12 @@ def _note_lanes(
     product: Product,
     cores_of: Callable[[int], int],
 ) -> None:
-    """Make those findings of UB notes on which nothing depends."""
+    """Make those findings of UB, and of global memory that is loaded there, notes on which nothing depends."""
     of_core: dict[tuple[int, int], list[int]] = {}
     last: dict[int, int] = {}  # by launch, the finding that stands for those that were left out
     for at, violation in enumerate(found):
-        if violation.kind in _UNUSED and violation.space is Space.UB:
+        is_loaded = violation.space is Space.GM and violation.kind is Kind.READ_UNINITIALISED and not violation.left_out
+        if violation.kind in _UNUSED and (violation.space is Space.UB or is_loaded):
             of_core.setdefault((violation.launch, violation.core), []).append(at)
             if violation.left_out and violation.kind is Kind.READ_UNINITIALISED:
                 last[violation.launch] = at

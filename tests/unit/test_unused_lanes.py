@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from npu_sim.accumulation import SERIAL
+from npu_sim.engines.execute import ExecuteOptions, execute
 from npu_sim.engines.hazards import FINDING_LIMIT, run_hazards
 from npu_sim.isa.op import Data, Space
 from npu_sim.memory.gm import GlobalMemory
@@ -28,8 +31,8 @@ class Program:
     def __init__(self):
         self.emit = ProgramBuilder(CHIP)
         self._gm = GlobalMemory()
-        for name, is_output in (("y", True), ("x", False)):
-            self._gm.add(name, 4096, is_output=is_output, initialised=not is_output)
+        for name, is_output in (("y", True), ("x", False), ("workspace", False)):
+            self._gm.add(name, 4096, is_output=is_output, initialised=name == "x")
 
     def _move(self, count, **places):
         self.emit.data_copy_pad(
@@ -41,8 +44,31 @@ class Program:
         source = self._gm.tensors[1].address
         self._move(count, dst_space=Space.UB, dst=area, src_space=Space.GM, src=source, tensor=1)
 
-    def store(self, area, count):
-        self._move(count, dst_space=Space.GM, dst=0, src_space=Space.UB, src=area, tensor=0)
+    def store(self, area, count, at=0):
+        self._move(count, dst_space=Space.GM, dst=4 * at, src_space=Space.UB, src=area, tensor=0)
+
+    def keep(self, area, count, at=0):
+        place = self._gm.tensors[2].address + 4 * at
+        self._move(count, dst_space=Space.GM, dst=place, src_space=Space.UB, src=area, tensor=2)
+
+    def bring(self, area, counts, at=0, skipped=0):
+        """Load pieces of the workspace; they lie without gaps in UB."""
+        self.emit.data_copy_pad(
+            dst_space=Space.UB, dst=area, src_space=Space.GM, src=self._gm.tensors[2].address + 4 * at, tensor=2,
+            block_count=len(counts), block_len=4 * counts[0], src_gap=4 * skipped, dst_gap=0, left_padding=0,
+            right_padding=0, value_bits=0, **FLOATS,
+        )  # fmt: skip
+
+    def results(self, content):
+        """Return y where unwritten memory has a content."""
+        launch = self.emit.launch(self._gm, core_kind="vector")
+        self._gm.arena[:] = np.uint8(content)
+        x = self._gm.view(self._gm.tensors[1], np.float32, (1024,))
+        x[:] = np.random.default_rng(1).standard_normal(1024)
+        y = self._gm.view(self._gm.tensors[0], np.uint8, (4096,))
+        y[:] = 0  # what is not stored is none of the results
+        execute(launch, CHIP, ExecuteOptions(accumulation=SERIAL))
+        return y.copy()
 
     def kinds(self):
         """Return the kinds of findings of unwritten bytes, in their order."""
@@ -253,3 +279,77 @@ def test_what_a_fixed_pattern_keeps_is_followed_to_its_place(pattern, kept):
 
 def test_what_bits_keep_may_be_anywhere():
     assert gathered(0, 8)[0] is ERROR
+
+
+def loaded(stored, *, whole=False):
+    """Keep 24 floats in memory, load 40 from there or from behind them, compute with 64, store ``stored``."""
+    program = Program()
+    program.fill(A, 64)
+    program.keep(A, 24)
+    program.bring(B, [40], at=24 if whole else 0)
+    program.emit.exp(dst=C, src=B, count=40, **FLOATS)
+    program.emit.add(dst=D, src0=C, src1=A, count=40, **FLOATS)
+    program.store(D, stored)
+    return program.kinds()
+
+
+def test_unwritten_memory_that_is_loaded_is_a_note_unless_it_is_stored():
+    assert loaded(24) == [NOTE]
+    assert loaded(25) == [ERROR]
+
+
+def test_a_load_of_nothing_else_stays_an_error():
+    assert loaded(40, whole=True) == [ERROR]
+    assert loaded(0, whole=True) == [ERROR]
+
+
+@pytest.mark.parametrize(("stored", "kind"), [((0, 16), NOTE), ((16, 8), ERROR), ((24, 8), NOTE), ((0, 17), ERROR)])
+def test_pieces_of_memory_come_to_their_places(stored, kind):
+    program = Program()
+    program.fill(A, 64)
+    program.keep(A, 16)
+    program.keep(A, 8, at=40)
+    program.bring(B, [8] * 4, skipped=8)  # floats 0, 16, 32 and 48 on
+    program.keep(A, 8, at=16)
+    program.bring(C, [16] * 2, skipped=16)  # floats 0 to 15 and 32 to 47, of which 8 are written
+    program.store(C + 4 * stored[0], stored[1])
+    assert program.kinds() == [NOTE, kind]
+
+
+def test_each_load_of_the_same_bytes_decides_for_itself():
+    program = Program()
+    program.fill(A, 24)
+    program.keep(A, 24)
+    program.bring(B, [64])
+    program.bring(C, [64])
+    program.store(B, 24)
+    program.store(C, 64)
+    assert program.kinds() == [NOTE, ERROR]
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_what_is_a_note_changes_no_result(seed):
+    rng = np.random.default_rng(seed)
+    program, areas = Program(), [A, B, C, D]
+    for area in areas:
+        program.fill(area, 64)
+    program.keep(A, int(rng.integers(1, 9)) * 8, at=int(rng.integers(0, 5)) * 8)
+    for _ in range(int(rng.integers(3, 9))):
+        to, one, other = (areas[int(i)] for i in rng.integers(0, 4, 3))
+        step, count = int(rng.integers(5)), int(rng.integers(1, 9)) * 8
+        if step < 2:
+            pieces = int(rng.integers(1, 4))
+            skipped = int(rng.integers(0, 3)) * 8
+            program.bring(to, [int(rng.integers(1, 3)) * 8] * pieces, at=int(rng.integers(0, 9)) * 8, skipped=skipped)
+        elif step == 2:
+            program.emit.add(dst=to, src0=one, src1=other, count=count, **FLOATS)
+        elif step == 3:
+            program.emit.muls(dst=to, src=one, value_bits=0x3F000000, count=count, **FLOATS)
+        else:
+            program.keep(one, count, at=int(rng.integers(0, 9)) * 8)
+    for number, area in enumerate(areas):
+        program.store(area, int(rng.integers(1, 9)) * 8, at=64 * number)
+    kinds = program.kinds()
+    first, *others = (program.results(content) for content in (0x00, 0x3C, 0x7F, 0xFF))
+    if all(kind is not ERROR for kind in kinds):
+        assert all(np.array_equal(first, other) for other in others)
