@@ -18,10 +18,11 @@ from npu_sim.ascendc.emission import MOST_ROWS, Emission, Kept, Told
 from npu_sim.ascendc.mmad_types import MODE_LENGTH, type_end
 from npu_sim.ascendc.process import Process
 from npu_sim.budget import reserve
+from npu_sim.engines.execute_core import unsupported
 from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.engines.kit import kit_bytes
 from npu_sim.engines.replay import Replay, Turn
-from npu_sim.engines.session import Session, outside_of, unsupported
+from npu_sim.engines.session import Session, outside_of
 from npu_sim.errors import NpuSimError, ProgramError
 from npu_sim.isa.codes import Data, Space
 from npu_sim.isa.gm_extent import note_stored
@@ -179,7 +180,7 @@ class Cores:
         if bad >= 0:
             part = next(one for one in handed_over.parts if one.rows.start <= bad < one.rows.stop)
             self.stop()
-            self.refused.append(unsupported(handed_over.rows[bad], bad - part.rows.start + part.number, part.core))
+            self.refused.append(unsupported(handed_over.rows[bad], bad - part.rows.start + part.number, part.core, ""))
 
     def _judged(self, handed_over: HandedOver) -> list[Violation]:
         """Make rows ready to run, and return those that break a rule."""

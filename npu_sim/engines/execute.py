@@ -60,7 +60,7 @@ class _Turn:
         """Run rows of a core."""
         bad = carry_out(rows, 0, len(rows), self._worker, self._memories[core], self._gm)
         if bad >= 0:
-            raise ProgramError([unsupported(rows[bad], self._launch, core, number + bad)])
+            raise ProgramError([unsupported(rows[bad], number + bad, core, self._launch.name)])
 
     def set(self, core: int, row: np.ndarray, number: int) -> None:
         """Set a flag: all rows before it have run."""

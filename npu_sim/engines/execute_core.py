@@ -160,7 +160,7 @@ def run_core(
             take_turn(place, rows[first:last], worker.log, turns, gm)
             bad = carry_out(rows, first, last, worker, memory, gm)
             if bad >= 0:
-                raise ProgramError([unsupported(rows[bad], launch, core, done + bad)])
+                raise ProgramError([unsupported(rows[bad], done + bad, core, launch.name)])
         done += len(rows)
     worker.log = turns.finish(place, worker.log) or Log(int(worker.config[3]))
 
@@ -185,15 +185,25 @@ def carry_out(rows: np.ndarray, first: int, last: int, worker: Worker, memory: C
     )
 
 
-def unsupported(row: np.void, launch: Launch, core: int, number: int) -> Violation:
-    """Return the finding for a row without semantics."""
+def unsupported(row: np.void, number: int, core: int, context: str) -> Violation:
+    """Return what is wrong with a row that cannot be carried out.
+
+    Parameters
+    ----------
+    row : INSTR
+    number : int
+        Of the row, among all of the core.
+    core : int
+    context : str
+        What emitted it; "": nothing that has a name.
+    """
     return Violation(
         kind=Kind.UNSUPPORTED,
         row=number,
         core=core,
         tile=int(row["tile"]),
         site=int(row["site"]),
-        detail=f"{disassemble(row)} must {duty_of(row)} ({launch.name})",
+        detail=f"{disassemble(row)} must {duty_of(row)}" + (f" ({context})" if context else ""),
     )
 
 

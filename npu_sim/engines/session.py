@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.engines.execute_core import unsupported
 from npu_sim.engines.execute_options import ExecuteOptions, configuration
 from npu_sim.engines.kit import KITS, RUNS, Kit
 from npu_sim.engines.session_jit import first_outside, localise, spaces_named
@@ -27,7 +28,7 @@ from npu_sim.memory.core import CoreMemory, overwrite
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.memory.host import HostMemory, HostSpan
 from npu_sim.products import Product
-from npu_sim.program.disassemble import disassemble, duty_of
+from npu_sim.program.disassemble import disassemble
 from npu_sim.program.launch import Launch
 from npu_sim.program.recorded import launch_of
 from npu_sim.program.verify import verify
@@ -268,28 +269,6 @@ def outside_of(rows: np.ndarray, table: npt.NDArray[np.int64], reached: npt.NDAr
     outside = int(first_outside(rows, len(rows), table, runs, reached))
     RUNS.give_back(RUN_CAPACITY, runs)
     return outside
-
-
-def unsupported(row: np.void, number: int, core: int, context: str = "") -> Violation:
-    """Return what is wrong with a row that could not be carried out.
-
-    Parameters
-    ----------
-    row : INSTR
-    number : int
-        Of the row, among all of the core.
-    core : int
-    context : str
-        What emitted it.
-    """
-    return Violation(
-        kind=Kind.UNSUPPORTED,
-        row=number,
-        core=core,
-        tile=int(row["tile"]),
-        site=int(row["site"]),
-        detail=f"{disassemble(row)} must {duty_of(row)}" + (f" ({context})" if context else ""),
-    )
 
 
 def recorded_launch(
