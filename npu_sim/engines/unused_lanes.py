@@ -163,7 +163,7 @@ class _Trail:
         moved = row.copy()
         moved["src0"] -= low
         is_followed = high - low <= _MOST_LOADED and row["src0_space"][0] == Space.GM and row["src0"][0] == low
-        pieces = _pieces([(start - low, *rest) for start, *rest in taken])
+        pieces = _pieces([(start - low, size, repeats, step) for start, size, repeats, step in taken])
         brings_others = is_followed and not all(meant[piece].all() for piece in pieces)
         before = self._loaded(moved, np.zeros(len(meant), np.uint8)) if brings_others else None
         for number, span in spans.items():
