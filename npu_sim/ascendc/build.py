@@ -28,7 +28,9 @@ from npu_sim.ascendc.task_type import SAYS_TASK_TYPES
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
 from npu_sim.ascendc.user_headers import (
     INCLUDES,
-    copied,
+    are_plain,
+    copy,
+    folders_of_others,
     hosts_beside,
     include_directories,
     included,
@@ -201,8 +203,11 @@ class Build:
         body = f'#line 1 "{path}"\n{plain(self.source.text)}'
         (place / "source.inc").write_text(body, encoding="utf-8", errors="surrogateescape")
         headers = included(self.source, self._include)
-        copies = copied(headers, place / "copies")
-        beside = installed(headers, self.source, place / "installed", place / "copies" if copies else None)
+        others = folders_of_others(headers, self.source)
+        copies = bool(others) or not are_plain(headers)
+        if copies:
+            copy(headers, place / "copies")
+        beside = installed(others, place / "installed", place / "copies")
         renamed = {"main": "npusim_user_main"}
         renamed |= {name: f"npusim_kernel_{name}" for name in _C_NAMES if name == self.kernel}
         (place / PREFIX).write_text(self._prefix(), encoding="utf-8")

@@ -106,18 +106,14 @@ def _folder_of(name: str, own: Path) -> Path | None:
     return next((place for place in places if (place / rest).is_file()), None)
 
 
-def installed(headers: Mapping[Path, str], source: Source, place: Path, copies: Path | None) -> list[Path]:
-    """Lay out in ``place`` the operators that a source includes headers of; return where an operator's own would be.
+def folders_of_others(headers: Mapping[Path, str], source: Source) -> dict[str, Path]:
+    """Return the operators that a source includes headers of as if they were installed, and where their sources are.
 
     Parameters
     ----------
     headers : mapping of Path to str
         As `included` returns them.
     source : Source
-    place : Path
-        A directory that is made if it is needed.
-    copies : Path or None
-        Below which there are copies of the headers.
     """
     folders = dict[str, Path]()
     for own, text in [(source.path, source.text), *headers.items()]:
@@ -127,6 +123,21 @@ def installed(headers: Mapping[Path, str], source: Source, place: Path, copies: 
                 folder = _folder_of(name, own.parent)
                 if folder is not None:
                     folders.setdefault(asked[2], folder)
+    return folders
+
+
+def installed(folders: Mapping[str, Path], place: Path, copies: Path) -> list[Path]:
+    """Lay out operators side by side in ``place``; return where an operator's own headers would be.
+
+    Parameters
+    ----------
+    folders : mapping of str to Path
+        As `folders_of_others` returns them.
+    place : Path
+        A directory that is made if it is needed.
+    copies : Path
+        Below which there are copies of the headers: they say where the user's own are.
+    """
     if not folders:
         return []
     places = [place / "own"]
@@ -134,7 +145,7 @@ def installed(headers: Mapping[Path, str], source: Source, place: Path, copies: 
         places.append(places[-1] / "deeper")
     places[-1].mkdir(parents=True)
     for name, folder in folders.items():
-        (place / name).symlink_to(folder if copies is None else copies / folder.relative_to("/"))
+        (place / name).symlink_to(copies / folder.relative_to("/"))
     return places
 
 
@@ -150,17 +161,14 @@ def plain(text: str) -> str:
     return without_default_constructors(without_member_specialisations(without_attributes(with_numbers(text))))
 
 
-def copied(headers: Mapping[Path, str], folder: Path) -> bool:
-    """Copy the user's headers if one of them is not plain; return whether.
+def are_plain(headers: Mapping[Path, str]) -> bool:
+    """Return whether any compiler takes the user's headers as they are."""
+    return all(plain(text) == text for text in headers.values())
 
-    All of them then, as a header finds those beside it first.
-    """
-    changed = {path: plain(text) for path, text in headers.items()}
-    if changed == dict(headers):
-        return False
-    for path, text in changed.items():
-        copy = folder / path.relative_to("/")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        body = f'#line 1 "{path}"\n{text}'
-        copy.write_text(body, encoding="utf-8", errors="surrogateescape")
-    return True
+
+def copy(headers: Mapping[Path, str], folder: Path) -> None:
+    """Copy the user's headers as any compiler takes them: all, as a header finds those beside it first."""
+    for path, text in headers.items():
+        made = folder / path.relative_to("/")
+        made.parent.mkdir(parents=True, exist_ok=True)
+        made.write_text(f'#line 1 "{path}"\n{plain(text)}', encoding="utf-8", errors="surrogateescape")

@@ -220,6 +220,24 @@ def test_headers_of_another_operator_are_found_where_they_are_installed(tmp_path
         ascendc.compile(source)
 
 
+def test_findings_name_the_header_of_another_operator_where_the_user_has_it(tmp_path: Path) -> None:
+    texts = {
+        "math/borrower/op_kernel/borrower.cpp": '#include "kernel_operator.h"\n#include "../lender/lender.h"\n'
+        'extern "C" __global__ __aicore__ void borrower(GM_ADDR y) { lend(y); }\n',
+        "math/lender/op_kernel/lender.h": "#pragma once\n__aicore__ inline void lend(GM_ADDR y) {\n"
+        "  AscendC::LocalTensor<float> t(AscendC::TPosition::VECCALC, 0, 64);\n"
+        "  AscendC::Adds(t, t, 1.0f, 64);\n}\n",
+    }
+    for name, text in texts.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    kernel = ascendc.compile(tmp_path / "math/borrower/op_kernel/borrower.cpp", kind="vector")
+    (finding, *_) = kernel.check(np.zeros(8, np.float32)).findings
+    assert Path(finding.line.file) == tmp_path / "math/lender/op_kernel/lender.h"
+    assert finding.line.line == 4
+
+
 def test_the_tiling_of_an_operator_whose_headers_are_included_is_there(tmp_path: Path) -> None:
     texts = {
         "list/one/op_kernel/one.cpp": '#include "kernel_operator.h"\n#include "../shared/shared.h"\n'
