@@ -162,7 +162,9 @@ class _Trail:
             meant[span] = True
         moved = row.copy()
         moved["src0"] -= low
-        is_followed = high - low <= _MOST_LOADED and row["src0_space"][0] == Space.GM and row["src0"][0] == low
+        # carried out here are rows of these two spaces alone: of others there is no memory
+        is_followed = row["src0_space"][0] == Space.GM and row["dst_space"][0] == Space.UB
+        is_followed = is_followed and high - low <= _MOST_LOADED and row["src0"][0] == low
         pieces = _pieces([(start - low, size, repeats, step) for start, size, repeats, step in taken])
         brings_others = is_followed and not all(meant[piece].all() for piece in pieces)
         before = self._loaded(moved, np.zeros(len(meant), np.uint8)) if brings_others else None

@@ -353,3 +353,20 @@ def test_what_is_a_note_changes_no_result(seed):
     first, *others = (program.results(content) for content in (0x00, 0x3C, 0x7F, 0xFF))
     if all(kind is not ERROR for kind in kinds):
         assert all(np.array_equal(first, other) for other in others)
+
+
+def test_unwritten_memory_that_a_load_brings_to_another_buffer_stays_an_error():
+    gm = GlobalMemory()
+    workspace = gm.add("workspace", 1 << 16, initialised=False)
+    for space in (Space.L1, Space.UB):
+        kind = "cube" if space is Space.L1 else "vector"
+        emit = ProgramBuilder(CHIP)
+        emit.data_copy(
+            dst_space=Space.GM, dst=workspace.address, src_space=space, src=0, block_len=1, dtype=Data.FP16, tensor=0
+        )
+        emit.data_copy(
+            dst_space=space, dst=0, src_space=Space.GM, src=workspace.address, block_len=1024, dtype=Data.FP16, tensor=0
+        )
+        found = run_hazards(emit.launch(gm, core_kind=kind), CHIP, outputs=())
+        kinds = [one.kind for one in found if one.space is Space.GM and one.kind in (NOTE, ERROR)]
+        assert kinds == [ERROR if space is Space.L1 else NOTE]
