@@ -15,7 +15,7 @@ from ops.conv3d_backprop_filter.parts import whole_maps
 def init_rows(rows, params):
     """Init: HF32 mode, and the flags that say that every buffer is free."""
     n = 0
-    if not params[0].hf32:
+    if not params[0].hf32:  # the class says the mode where it is off, too: a call before may have left it on
         n = emit_set_hf32(rows, n, 0, walk_split.PROLOGUE, -1)
     return walk_split.open_buffers(rows, n, params[0])
 

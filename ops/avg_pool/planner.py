@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from npu_sim.errors import OperatorError
@@ -12,7 +13,7 @@ from ops.common.status import AclnnStatus
 from ops.vector.steps import StepList
 
 
-class PoolingPlanner:
+class PoolingPlanner(ABC):
     """The steps of one call in the making.
 
     Parameters
@@ -45,14 +46,14 @@ class PoolingPlanner:
         known = self._product.name in str(error)
         return OperatorError(str(error) if known else f"{error} ({product_text(self._call)})", int(status))
 
+    @abstractmethod
     def _global(self, source: Buffer) -> None:
         """Plan the route of one window over the plane."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _cube(self, source: Buffer) -> None:
         """Plan the routes over the Cube."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _vector(self, source: Buffer) -> None:
         """Plan the route over the vector cores."""
-        raise NotImplementedError

@@ -327,20 +327,19 @@ def test_each_load_of_the_same_bytes_decides_for_itself():
     assert program.kinds() == [NOTE, ERROR]
 
 
-@pytest.mark.parametrize("seed", range(80))
-def test_what_is_a_note_changes_no_result(seed):
+def drawn(seed):
+    """Return a program that keeps a part of a workspace, loads more of it, and stores little of what it computes."""
     rng = np.random.default_rng(seed)
     program, areas = Program(), [A, B, C, D]
     for area in areas:
         program.fill(area, 64)
-    program.keep(A, int(rng.integers(1, 9)) * 8, at=int(rng.integers(0, 5)) * 8)
-    for _ in range(int(rng.integers(3, 9))):
+    program.keep(A, int(rng.integers(2, 9)) * 8)
+    for _ in range(int(rng.integers(2, 7))):
         to, one, other = (areas[int(i)] for i in rng.integers(0, 4, 3))
         step, count = int(rng.integers(5)), int(rng.integers(1, 9)) * 8
         if step < 2:
-            pieces = int(rng.integers(1, 4))
-            skipped = int(rng.integers(0, 3)) * 8
-            program.bring(to, [int(rng.integers(1, 3)) * 8] * pieces, at=int(rng.integers(0, 9)) * 8, skipped=skipped)
+            pieces, skipped = int(rng.integers(1, 4)), int(rng.integers(0, 3)) * 8
+            program.bring(to, [int(rng.integers(1, 4)) * 8] * pieces, at=int(rng.integers(0, 5)) * 8, skipped=skipped)
         elif step == 2:
             program.emit.add(dst=to, src0=one, src1=other, count=count, **FLOATS)
         elif step == 3:
@@ -348,11 +347,20 @@ def test_what_is_a_note_changes_no_result(seed):
         else:
             program.keep(one, count, at=int(rng.integers(0, 9)) * 8)
     for number, area in enumerate(areas):
-        program.store(area, int(rng.integers(1, 9)) * 8, at=64 * number)
-    kinds = program.kinds()
-    first, *others = (program.results(content) for content in (0x00, 0x3C, 0x7F, 0xFF))
-    if all(kind is not ERROR for kind in kinds):
-        assert all(np.array_equal(first, other) for other in others)
+        program.store(area, int(rng.integers(1, 4)) * 8, at=64 * number)
+    return program
+
+
+def test_what_is_a_note_changes_no_result():
+    judged = 0
+    for seed in range(300):
+        program = drawn(seed)
+        kinds = program.kinds()
+        if NOTE in kinds and ERROR not in kinds:
+            judged += 1
+            first, *others = (program.results(content) for content in (0x00, 0x3C, 0x7F, 0xFF))
+            assert all(np.array_equal(first, other) for other in others), seed
+    assert judged > 20
 
 
 def test_unwritten_memory_that_a_load_brings_to_another_buffer_stays_an_error():
