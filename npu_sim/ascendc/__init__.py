@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from npu_sim.ascendc.matmul_tiling import TCubeTiling, matmul_tiling
 
 if TYPE_CHECKING:
-    from npu_sim.ascendc.kernel import SourceKernel, compile
+    from npu_sim.ascendc.compiling import compile
+    from npu_sim.ascendc.kernel import SourceKernel
     from npu_sim.ascendc.operator_host import HostTiling, TilingError, host_tiling
     from npu_sim.ascendc.process import KernelError
     from npu_sim.ascendc.run import Finding, SourceRun
@@ -32,7 +33,7 @@ _EXPORTS = {
     "SourceKernel": "npu_sim.ascendc.kernel",
     "SourceRun": "npu_sim.ascendc.run",
     "TilingError": "npu_sim.ascendc.operator_host",
-    "compile": "npu_sim.ascendc.kernel",
+    "compile": "npu_sim.ascendc.compiling",
     "host_tiling": "npu_sim.ascendc.operator_host",
 }
 

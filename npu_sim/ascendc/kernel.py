@@ -1,8 +1,7 @@
-"""Kernels in C++ as functions: `compile` makes one of a source, a call runs it."""
+"""Kernels in C++ as functions, which `compiling.compile` makes of a source: a call runs one."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -20,17 +19,17 @@ from npu_sim.ascendc.build import Build
 from npu_sim.ascendc.control import MAX_CORES, Status, describe
 from npu_sim.ascendc.emission import SHELF, Emission, call_of
 from npu_sim.ascendc.machine import Cores, run_again
-from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types, with_types
+from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, launches_of, located
-from npu_sim.ascendc.source import Kind, Source, cores_of_headers, parameter_names, read_source, without_text
+from npu_sim.ascendc.source import Kind, Source, parameter_names, without_text
 from npu_sim.ascendc.tables import data_of, has_tables
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES, TaskTypes
 from npu_sim.ascendc.user_headers import include_directories, included
 from npu_sim.budget import reserve
 from npu_sim.debug.execution import Execution
 from npu_sim.engines.numerics import options_of
-from npu_sim.errors import InputFileError, ProgramError, ShapeError, shown
+from npu_sim.errors import ProgramError, ShapeError, shown
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import CoreKind
@@ -56,7 +55,7 @@ class _Outcome:
 
 
 class SourceKernel:
-    """A kernel of a C++ source; see `compile`.
+    """A kernel of a C++ source; see `compiling.compile`.
 
     Attributes
     ----------
@@ -435,86 +434,6 @@ def _contents(arguments: Arguments, memory: npt.NDArray[np.uint8]) -> dict[str, 
     """Return copies of the bytes of every tensor, by name."""
     places = arguments.gm.tensors
     return {place.name: memory[place.address : place.address + place.byte_count].copy() for place in places}
-
-
-def compile(
-    path: str | os.PathLike[str],
-    kernel: str | None = None,
-    *,
-    defines: Sequence[str] = (),
-    include: Sequence[str | Path] = (),
-    kind: Kind | None = None,
-    product: str | Product | None = None,
-    definition: str | Path | None = None,
-) -> SourceKernel:
-    """Compile a kernel of an Ascend C source for this machine.
-
-    The kernel becomes a program that runs beside this one, as native code with the rights of the user. Nothing of the
-    vendor's is needed, only a C++ compiler (``$CXX``, ``g++``, ``clang++``, or the extra ``cpp``).
-
-    Parameters
-    ----------
-    path : path
-        A source with ``#include "kernel_operator.h"``. What only a host runs is left out.
-    kernel : str or None
-        Name of the kernel, with template arguments where it has them (``"add<half>"``); None: the only one there is.
-    defines : sequence of str
-        ``NAME`` or ``NAME=VALUE``.
-    include : sequence of path
-        Directories of its own headers, beside the source's.
-    kind : "vector", "cube", "mix" or None
-        On products with separate cores, which it is for; None: KERNEL_TASK_TYPE (of the tiling key), else its names.
-    product : str, Product or None
-        For which to compile now; others are compiled when they are first called. None: the current product. A source
-        that asks for the types of its arguments (``DTYPE_X``) or for its tiling key (``TILING_KEY_VAR``) is compiled
-        when it is called.
-    definition : path or None
-        File with the operator's definition: a host source with a class of OpDef, or a JSON document. None: what is
-        found in ``op_host`` beside the kernel's ``op_kernel``.
-
-    Returns
-    -------
-    SourceKernel
-        Call it with arrays.
-
-    Raises
-    ------
-    InputFileError
-        There is no such source or no such kernel.
-    CompilationError
-        The compiler refuses it.
-    MissingExtraError
-        There is no compiler.
-    """
-    source = read_source(Path(path), defines)
-    if kernel is None:
-        if len(source.kernels) != 1:
-            names = ", ".join(source.kernels) or "none that stands there as it is; a macro may make it"
-            raise InputFileError(f"kernel must be named where {source.path.name} does not have just one ({names})")
-        kernel = source.kernels[0]
-    if not re.fullmatch(r"[A-Za-z_][\w:]*(?:<.*>)?", kernel):
-        raise InputFileError(f"kernel must be a name, perhaps with template arguments, not {shown(kernel)}")
-    head = source.heads.get(kernel.partition("<")[0].rpartition("::")[2])
-    if "<" not in kernel and head is not None and head.is_template:
-        raise InputFileError(
-            f'kernel {kernel} is a template and must be named with its arguments, as in "{kernel}<half>"'
-        )
-    for define in defines:
-        if not re.match(r"[A-Za-z_]\w*(?:=|$)", define):
-            raise InputFileError(f"defines must be NAME or NAME=VALUE, not {shown(define)}")
-    if head is not None:
-        kernel = with_types(kernel, head.takes_types)
-        source = replace(source, kind=head.kind, vectors=head.vectors)
-        kernel = kernel if "::" in kernel else head.namespace + kernel
-    if kind is None and not source.says_cores:
-        headers = included(source, include_directories(source, include))
-        told = cores_of_headers(source, headers.values(), defines)
-        source = source if told is None else replace(source, kind=told[0], vectors=told[1])
-    lines = range(0) if head is None or kind is not None else head.several_in
-    made = SourceKernel(source, kernel, kind or source.kind, defines, include, definition, several_in=lines)
-    if not made.asks_for_types and not made.asks_for_key:
-        made.build(product)
-    return made
 
 
 def _names_key(texts: Iterable[str]) -> bool:
