@@ -16,7 +16,6 @@ from npu_sim.engines.hazards import emit_rows
 from npu_sim.errors import ProductError, ProgramError, ShapeError
 from npu_sim.isa.op import Op, Pipe
 from npu_sim.products import get_product
-from npu_sim.program import legality
 from tests.cases.weight_gradient import SERIES, plan_of, random_case, random_tiling, run_plan
 
 SETTINGS = [
@@ -144,15 +143,16 @@ def test_core_that_runs_ahead_waits_instead_of_logging_too_much(monkeypatch):
 
     monkeypatch.setattr(engine, "_LOG_LIMIT_BYTES", 256)
     monkeypatch.setattr(engine.Turns, "wait", counted)
-    # the cores of the calling thread are held until a later one had to wait for them
-    issue = legality.issue
+    # the core whose turn it is, on whichever thread, is held until a later one had to wait for it
+    is_turn = engine.Turns.is_turn
 
-    def slow(rows, count, state):
-        if threading.current_thread() is threading.main_thread() and not waited.is_set():
+    def slow(self, place):
+        has_turn = is_turn(self, place)
+        if has_turn and not waited.is_set():
             waited.wait(0.05)
-        issue(rows, count, state)
+        return has_turn
 
-    monkeypatch.setattr(legality, "issue", slow)
+    monkeypatch.setattr(engine.Turns, "is_turn", slow)
     got = run_plan(plan, x, dy, replace(options, threads=3))
     assert waited.is_set()
     np.testing.assert_array_equal(got.view(np.uint32), reference.view(np.uint32))
