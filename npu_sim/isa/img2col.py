@@ -139,7 +139,11 @@ def _poison(dst, first, line_step, point_step, lines, points, k0, valid, k_ext):
         channels = min(16, k_ext - line * 16)
         for point in range(valid // k0, points):
             at = (first + line * line_step + point * point_step) * 256
-            for i in range(max(valid - point * k0, 0), k0):
+            known = max(valid - point * k0, 0)
+            if channels == 16:
+                splat_rows(dst, at + known * 16, 16, k0 - known, 16, UNSPECIFIED)
+                continue
+            for i in range(known, k0):
                 for j in range(channels):
                     dst[at + i * 16 + j] = UNSPECIFIED
 
@@ -242,6 +246,15 @@ def _gather_points(row, src, plane, kh, kw, oh, ow, count, wo, blocks):
 
 
 @jit
+def _fill_up(dtype, blocks, count):
+    """Make the points behind the first ``count`` `UNSPECIFIED`, in the bits of ``dtype``, up to a whole fractal."""
+    word = np.uint32(0x7E007E00 if dtype == Data.FP16 else (0x7FC07FC0 if dtype == Data.BF16 else 0x7FC00000))
+    words = reinterpret(blocks, np.uint32)
+    for i in range(8 * count, 8 * ((count + 15) // 16 * 16)):
+        words[i] = word
+
+
+@jit
 def _points_as_rows(
     row,
     dtype,
@@ -268,6 +281,7 @@ def _points_as_rows(
             point = oh * wo + ow + _GATHER_POINTS
             oh, ow = point // wo, point % wo
         _gather_points(row, src, plane, kh, kw, oh, ow, count, wo, blocks)
+        _fill_up(dtype, blocks, count)
         raw = reinterpret(blocks, np.uint8)
         for f in range((count + 15) // 16):
             at = (fractal + (first // 16 + f) * fractal_step) * 256
@@ -276,11 +290,8 @@ def _points_as_rows(
         for f in range(point_fractals):
             at = (fractal + f * fractal_step) * 256
             dst[at + channels * 16 : at + c0 * 16] = UNSPECIFIED
-    for f in range(valid // 16, point_fractals):
-        at = (fractal + f * fractal_step) * 256
-        for k in range(c0):
-            for m in range(max(valid - f * 16, 0), 16):
-                dst[at + k * 16 + m] = UNSPECIFIED
+    for f in range((valid + 15) // 16, point_fractals):
+        splat_rows(dst, (fractal + f * fractal_step) * 256, 16, c0, 16, UNSPECIFIED)
 
 
 @jit
