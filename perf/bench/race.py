@@ -13,6 +13,9 @@ LEAST_ROUNDS = 5
 MOST_ROUNDS = 200
 LEAST_SECONDS = 2e-3
 """What is shorter is repeated inside a round."""
+SETTLE_SECONDS = 0.02
+"""Before a turn by the wall clock: threads of the other side wait for more work, spinning, for some milliseconds after
+their last, and would take a processor of this one."""
 SLOWER = 0.95
 """A median ratio below this share of the recorded one is looked at."""
 
@@ -95,6 +98,8 @@ def run(race: Race, seconds: float) -> Outcome:
     while len(times) < LEAST_ROUNDS or (time.perf_counter() < end and len(times) < MOST_ROUNDS):
         found = [0.0, 0.0]
         for i in (0, 1) if len(times) % 2 else (1, 0):
+            if race.clock is time.perf_counter:
+                time.sleep(SETTLE_SECONDS)
             found[i] = _seconds(runners[i], race.clock, counts[i])
         times.append((found[0], found[1]))
     return outcome(race, times)
