@@ -188,6 +188,20 @@ def _lines_of(held, k, k0):
 
 
 @jit
+def _widen_stretch(src, at, count, lines, chunk, line, step, wide, wide_at):
+    """Write ``count`` adjacent rows as tiles of float64, the last filled up by zeros; operands as in `microkernel`."""
+    height, r = np.int64(mk.TILE_ROWS), np.int64(0)
+    while count - r >= 16:
+        mk.widen_fractal(
+            src, at + r, lines, chunk, line, step, np.int64(16), wide, wide_at + r * lines, height, height * lines
+        )
+        r += 16
+    while r < count:
+        mk.widen_rows(src, at + r, lines, chunk, line, step, count - r, wide, wide_at + r * lines, height)
+        r += height
+
+
+@jit
 def _widen_groups(a, a_at, a_row, a_step, k, k0, groups, masks, singles, packed_at, wide):
     """Write the packed rows of all groups as tiles of float64."""
     at = np.int64(0)
@@ -196,12 +210,8 @@ def _widen_groups(a, a_at, a_row, a_step, k, k0, groups, masks, singles, packed_
         if groups[g, 3] == 0:
             continue
         lines = pack_group(a, a_at, a_row, a_step, k, k0, groups[g], masks[g], singles, packed_at)
-        for slot in range(0, slots, mk.TILE_ROWS):
-            mk.widen_rows(
-                singles, packed_at + slot, lines, lines, slots, np.int64(0), np.int64(mk.TILE_ROWS), wide, at,
-                np.int64(mk.TILE_ROWS),
-            )  # fmt: skip
-            at += mk.TILE_ROWS * lines
+        _widen_stretch(singles, packed_at, slots, lines, lines, slots, np.int64(0), wide, at)
+        at += slots * lines
 
 
 @jit
@@ -268,11 +278,10 @@ def _exact_block(
             clear_empty(groups, rows, l0c, c_at, c_column, n)
     else:
         rows = all_places(max(m, mk.TILE_ROWS))
-        for r in range(0, live, mk.TILE_ROWS):
-            mk.widen_rows(
-                a, a_at + (r >> 4) * a_row + (r & 15), k, k0, np.int64(16), a_step, live - r, wide, r * k,
-                np.int64(mk.TILE_ROWS),
-            )  # fmt: skip
+        for r in range(0, live, 16):
+            _widen_stretch(
+                a, a_at + (r >> 4) * a_row, min(live - r, np.int64(16)), k, k0, np.int64(16), a_step, wide, r * k
+            )
         if a_top == 255 and largest != 0:
             _saturate(wide, 0, (m + mk.TILE_ROWS - 1) // mk.TILE_ROWS * mk.TILE_ROWS * k, largest)
     # rows of NaN fill the last tile up

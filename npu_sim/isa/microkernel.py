@@ -19,9 +19,9 @@ exact: ``(a, a_at, b, b_at, c, c_at, rows, half, c_column, k, group, limit, floo
     16 of ``c``; ``half`` = 1 starts with the second. The fast variant is for operands whose sums are finite multiples
     of 2^-149, or of 2^-126 where ``floor`` counts, but not -0 (`cube_exact`), and rounds to nearest only. ``tiles`` >=
     1, one below the other, in ``a`` ``a_tile`` apart; behind each group ``b_skip`` elements of ``b`` are left out.
-widen: ``(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step)``
+widen: ``(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step, dst_part)``
     float32 to float64, some adjacent lanes of each k; one k is ``line`` behind the other and a chunk ``step``. Lanes
-    from ``valid`` on become zero.
+    from ``valid`` on become zero. Lanes of several tiles go to places ``dst_part`` apart.
 scan: ``(src, src_at, row_count, valid, ranges)``
     Looks at 8 adjacent float32 in each of some rows of 16; lanes from ``valid`` on count as zero. ``ranges``
     int32[3, 8] collects per lane the largest magnitude, the smallest nonzero one less 1, and the OR of all (bits).
@@ -30,6 +30,8 @@ scan: ``(src, src_at, row_count, valid, ranges)``
 # mypy: ignore-errors
 
 from __future__ import annotations
+
+import numpy as np
 
 from npu_sim._jit import JIT_ENABLED, jit
 from npu_sim.isa.host import host_has
@@ -57,8 +59,9 @@ _exact_full = _kernels.exact_tile(TILE_ROWS, FULL_VECTORS, fast=False)
 _exact_rest = _kernels.exact_tile(TILE_ROWS, REST_VECTORS, fast=False)
 _fast_full = _kernels.exact_tile(TILE_ROWS, FULL_VECTORS, fast=True)
 _fast_rest = _kernels.exact_tile(TILE_ROWS, REST_VECTORS, fast=True)
-_widen_rows = _kernels.widen(TILE_ROWS)
-_widen_columns = _kernels.widen(8)
+_widen_rows = _kernels.widen(TILE_ROWS, 1)
+_widen_fractal = _kernels.widen(16, 16 // TILE_ROWS)
+_widen_columns = _kernels.widen(8, 1)
 _scan = _kernels.scan(8)
 
 
@@ -147,13 +150,19 @@ def fast_rest(
 @jit
 def widen_rows(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step):
     """Widen TILE_ROWS lanes of A."""
-    _widen_rows(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step)
+    _widen_rows(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step, np.int64(0))
+
+
+@jit
+def widen_fractal(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step, dst_part):
+    """Widen 16 lanes of A, to tiles of TILE_ROWS."""
+    _widen_fractal(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step, dst_part)
 
 
 @jit
 def widen_columns(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step):
     """Widen 8 lanes of B."""
-    _widen_columns(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step)
+    _widen_columns(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step, np.int64(0))
 
 
 @jit

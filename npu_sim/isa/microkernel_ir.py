@@ -60,10 +60,11 @@ def _call_fma(builder, a, b, c):
     return builder.call(function, [a, b, c])
 
 
-def _repeat_while(builder, carried, body):
+def _repeat_while(builder, carried, body, between=None):
     """Emit a loop that runs ``body`` at least once.
 
-    ``body(values)`` gets the loop-carried values and returns (new values, i1: run again).
+    ``body(values)`` gets the loop-carried values and returns (new values, i1: run again); what it gets then is
+    ``between(new values)``, if there is such a function. The values behind the last round are returned.
     """
     before = builder.block
     loop = builder.append_basic_block("loop")
@@ -76,9 +77,17 @@ def _repeat_while(builder, carried, body):
         phi.add_incoming(value, before)
         phis.append(phi)
     values, again = body(phis)
-    for phi, value in zip(phis, values, strict=True):
+    following = values
+    if between is None:
+        builder.cbranch(again, loop, after)
+    else:
+        next_round = builder.append_basic_block("next")
+        builder.cbranch(again, next_round, after)
+        builder.position_at_end(next_round)
+        following = between(values)
+        builder.branch(loop)
+    for phi, value in zip(phis, following, strict=True):
         phi.add_incoming(value, builder.block)
-    builder.cbranch(again, loop, after)
     builder.position_at_end(after)
     return values
 
@@ -279,18 +288,23 @@ def exact_tile(row_count, vector_count, *, fast):
                 left, *running = values
                 count = _at_most(builder, left, group)
                 a_next, b_next, *sums = _repeat(builder, count, running, one_k)
-                if fast:
-                    new = [_round_by_subtraction(builder, s) for s in sums]
-                else:
-                    new = [_round_by_conversion(builder, s, limits, floors) for s in sums]
                 left = builder.sub(left, count)
-                return [left, a_next, builder.gep(b_next, [b_skip]), *new], builder.icmp_signed(">", left, _I64(0))
+                moved = [a_next, builder.gep(b_next, [b_skip])]
+                if fast:
+                    return [left, *moved, *sums], builder.icmp_signed(">", left, _I64(0))
+                rounded = [_round_by_conversion(builder, s, limits, floors) for s in sums]
+                return [left, *moved, *rounded], builder.icmp_signed(">", left, _I64(0))
+
+            def before_next_group(values):
+                left, a_next, b_next, *sums = values
+                # the last sums are rounded as they are stored
+                return [left, a_next, b_next, *(_round_by_subtraction(builder, s) for s in sums)] if fast else values
 
             def one_tile(values):
                 a_first, row = values
                 targets = _row_pointers(builder, row, row_count, c_places)
                 acc = [builder.fpext(value, wide) for value in _load_or_zero(builder, init, targets, narrow)]
-                acc = _repeat_while(builder, [k, a_first, b_first, *acc], one_group)[3:]
+                acc = _repeat_while(builder, [k, a_first, b_first, *acc], one_group, before_next_group)[3:]
                 for value, target in zip(acc, targets, strict=True):
                     _store(builder, builder.fptrunc(value, narrow), target)
                 return [builder.gep(a_first, [a_tile]), builder.gep(row, [_I64(row_count)])]
@@ -327,17 +341,17 @@ def _range_pointers(builder, base):
     return [builder.gep(base, [_I64(8 * i)]) for i in range(3)]
 
 
-def widen(lanes):
-    """Build the conversion of ``lanes`` adjacent carriers per k to float64."""
+def widen(lanes, parts):
+    """Build the conversion of ``lanes`` adjacent carriers per k to float64, in ``parts`` places."""
 
     @intrinsic
-    def convert(typing_context, src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step):
+    def convert(typing_context, src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step, dst_part):
         index = types.int64
-        signature = types.void(src, *[index] * 6, dst, index, index)
+        signature = types.void(src, *[index] * 6, dst, *[index] * 3)
 
         def codegen(context, builder, signature, args):
             _keep_out_of_line(builder)
-            src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step = args
+            src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step, dst_part = args
             source = _pointer(context, builder, signature.args[0], src, src_at)
             target = _pointer(context, builder, signature.args[7], dst, dst_at)
             mask = _valid_lanes(builder, valid, lanes)
@@ -347,7 +361,12 @@ def widen(lanes):
                 source, target = values
                 bits = _load(builder, builder.bitcast(source, _I32.as_pointer()), bits_type)
                 value = builder.bitcast(builder.select(mask, bits, _constant(bits_type, 0)), _vector(_F32, lanes))
-                _store(builder, builder.fpext(value, _vector(_F64, lanes)), target)
+                undefined = ir.Constant(value.type, ir.Undefined)
+                for part in range(parts):
+                    own = [_I32(part * (lanes // parts) + i) for i in range(lanes // parts)]
+                    some = builder.shuffle_vector(value, undefined, ir.Constant(_vector(_I32, len(own)), own))
+                    place = builder.gep(target, [builder.mul(dst_part, _I64(part))])
+                    _store(builder, builder.fpext(some, _vector(_F64, len(own))), place)
                 return [builder.gep(source, [line]), builder.gep(target, [dst_step])]
 
             def one_chunk(values):

@@ -110,14 +110,16 @@ def _look_at(word, lane, ranges):
     found[16 + lane] |= np.uint32(magnitude)
 
 
-def widen(lanes):
+def widen(lanes, parts):
     """Return the twin of `microkernel_ir.widen`."""
+    width = lanes // parts
 
-    def convert(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step):
+    def convert(src, src_at, k, chunk, line, step, valid, dst, dst_at, dst_step, dst_part):
         for kk in range(k):
             for lane in range(lanes):
                 at = src_at + (kk // chunk) * step + line * (kk % chunk) + lane
-                dst[dst_at + kk * dst_step + lane] = np.float64(src[at]) if lane < valid else 0.0
+                place = dst_at + kk * dst_step + lane // width * dst_part + lane % width
+                dst[place] = np.float64(src[at]) if lane < valid else 0.0
 
     return convert
 

@@ -25,20 +25,26 @@ LIMITS = [np.inf, -1.0, float(oracle.LARGEST)]
 FLOORS = [0, 0x00800000]
 
 
-def round_with(kernel, sums, limit, floor):
-    """Pass float64 values through the rounding at the end of a group: one k, A = the values, B = 1, C = -0."""
-    width = 8 * FULL
-    rows = np.zeros(-(-sums.size // R) * R)
-    rows[: sums.size] = sums
-    out = np.empty(rows.size, np.float32)
-    ones = np.ones(width)
+def round_with(kernel, limit, floor, *groups):
+    """Pass float64 values through the rounding at the end of groups: one k each, A = the values, B = 1, C = -0.
+
+    The sums of the last group are rounded as they are stored.
+    """
+    width, count = 8 * FULL, groups[0].size
+    rows = np.zeros((-(-count // R), len(groups), R))
+    for number, sums in enumerate(groups):
+        padded = np.zeros(len(rows) * R)
+        padded[:count] = sums
+        rows[:, number] = padded.reshape(-1, R)
+    out = np.empty(len(rows) * R, np.float32)
+    ones = np.ones(width * len(groups))
     places = 16 * np.arange(R)
     tile = np.empty(16 * R * (FULL // 2 + 1), np.float32)
-    for first in range(0, rows.size, R):
+    for number, a in enumerate(rows):
         tile.fill(-0.0)
-        kernel(rows, first, ones, 0, tile, 0, places, 0, 16 * R, 1, 1, limit, floor, 0, 1, R, 0)
-        out[first : first + R] = tile[: 16 * R : 16]
-    return out[: sums.size]
+        kernel(a.ravel(), 0, ones, 0, tile, 0, places, 0, 16 * R, len(groups), 1, limit, floor, 0, 1, a.size, 0)
+        out[R * number : R * (number + 1)] = tile[: 16 * R : 16]
+    return out[:count]
 
 
 def hard_sums(rng, count, low, high):
@@ -60,13 +66,16 @@ def test_fast_rounding_of_multiples_of_the_smallest_subnormal_equals_the_cast(se
     sums = hard_sums(rng, 60_000, -126 + 29, 127)
     sums[1::2] = np.ldexp(rng.integers(-(1 << rng.integers(1, 53)), 1 << 53, 30_000).astype(np.float64), -149)
     sums[0] = 0.0
-    got = round_with(mk.fast_full, sums, np.inf, 0)
-    np.testing.assert_array_equal(got.view(np.uint32), sums.astype(np.float32).view(np.uint32))
+    want = sums.astype(np.float32)
+    np.testing.assert_array_equal(round_with(mk.fast_full, np.inf, 0, sums).view(np.uint32), want.view(np.uint32))
+    # between two groups: what the second takes away leaves nothing
+    assert not round_with(mk.fast_full, np.inf, 0, sums, -want.astype(np.float64)).any()
+    assert round_with(mk.fast_full, np.inf, 0, sums, -sums).any()
 
 
-def test_fast_rounding_makes_zeros_positive():
+def test_fast_rounding_makes_zeros_positive_between_groups():
     # as the caller knows, who asks for it only where no sum can be -0
-    got = round_with(mk.fast_full, np.array([0.0, -0.0]), np.inf, 0)
+    got = round_with(mk.fast_full, np.inf, 0, np.array([0.0, -0.0]), np.array([-0.0, -0.0]))
     assert got.view(np.uint32).tolist() == [0, 0]
 
 
@@ -81,7 +90,7 @@ def test_rounding_of_any_sum_equals_rational_arithmetic(limit, floor):
     parts = {"flush": floor > 0, "to_max": limit == LIMITS[2]}
     want = [oracle.settled(oracle.to_float32(float(s), toward_zero=limit < 0), [s], **parts) for s in sums]
     want = np.array(want)
-    assert oracle.same(round_with(mk.exact_full, sums, limit, floor), want)
+    assert oracle.same(round_with(mk.exact_full, limit, floor, sums), want)
     with np.errstate(all="ignore"):
         assert oracle.same(np.array([twin.round_to_float32(s, limit, floor) for s in sums]), want)
 
@@ -182,8 +191,27 @@ def test_widen_equals_its_twin(kernel, lanes, valid, line):
     # k, chunk, line, step
     args = (21, 8, line, 256, valid)
     kernel(src, 3, *args, got, 5, 16)
-    twin.widen(lanes)(src, 3, *args, want, 5, 16)
+    twin.widen(lanes, 1)(src, 3, *args, want, 5, 16, 0)
     np.testing.assert_array_equal(got.view(np.uint64), want.view(np.uint64))
+
+
+@needs_jit
+@pytest.mark.parametrize("line", [16, 24])
+@pytest.mark.parametrize("valid", [0, 7, 16])
+def test_a_fractal_is_widened_to_its_tiles(valid, line):
+    src = hard_singles(np.random.default_rng(0), 900)
+    got, want = np.zeros(600), np.zeros(600)
+    # k, chunk, line, step, valid
+    args = (21, 8, line, 256, valid)
+    mk.widen_fractal(src, 3, *args, got, 5, R, 23 * R)
+    twin.widen(16, 16 // R)(src, 3, *args, want, 5, R, 23 * R)
+    np.testing.assert_array_equal(got.view(np.uint64), want.view(np.uint64))
+    # tile by tile
+    for tile in range(16 // R):
+        own = np.zeros(600)
+        twin.widen(R, 1)(src, 3 + tile * R, *args[:4], valid - tile * R, own, 5 + tile * 23 * R, R, 0)
+        mine = slice(5 + tile * 23 * R, 5 + tile * 23 * R + 21 * R)
+        np.testing.assert_array_equal(got[mine].view(np.uint64), own[mine].view(np.uint64))
 
 
 @needs_jit
