@@ -188,5 +188,27 @@ def method_of(instruction: Instruction) -> Callable[..., int]:
     exec("\n".join(lines), space)
     method: Callable[..., int] = space[name]
     method.__qualname__ = f"Core.{name}"
-    method.__doc__ = getattr(instruction.emit, "py_func", instruction.emit).__doc__
+    method.__doc__ = _described(shape, inspect.getdoc(getattr(instruction.emit, "py_func", instruction.emit)) or "")
     return method
+
+
+def _described(shape: Shape, text: str) -> str:
+    """Return what an emitter says of itself, and how the method has what is named there and is no parameter of it."""
+    words = []
+    if shape.has_scalar and shape.tensors and "value" in text:
+        words.append("The value (``value_bits``) is ``scalar``, a number.")
+    words += [
+        f"`Mode.{mode.name}` in ``mode`` is ``{(mode.name or '').lower()}=True``."
+        for mode in shape.flags
+        if "mode" in text or f"Mode.{mode.name}" in text
+    ]
+    if shape.tensors:
+        whose = {"dtype": shape.typed, "src_dtype": "src", "dst_dtype": "dst", "tensor": shape.tensors[-1]}
+        words += [f"``{name}`` is that of ``{owner}``." for name, owner in whose.items() if f"``{name}``" in text]
+    words += [
+        f"``{name}`` is ``{name.removesuffix('_elems')}``."
+        for name in shape.rest
+        if f"``{name}``" in text and name.endswith("_elems")
+    ]
+    head, mark, rest = text.partition("\n\nParameters")
+    return "\n\n".join([head, *([" ".join(words)] if words else [])]) + mark + rest

@@ -15,7 +15,7 @@ import pytest
 
 from npu_sim.authoring import Core, In, InOut, Out, Pipe, TBuf, TPipe, TPosition, TQue, TQueBind, kernel
 from npu_sim.authoring.core import BUFFER_MARKS
-from npu_sim.authoring.methods import parameters_of, shape_of
+from npu_sim.authoring.methods import emitter_operands, parameters_of, shape_of
 from npu_sim.authoring.reference import methods_table
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.errors import BudgetError, NpuSimError, ShapeError, StateError
@@ -440,6 +440,26 @@ def test_arguments_are_refused():
         scaled(_x())
     with pytest.raises(ShapeError, match="kind must be one of vector, cube, mix, not 'gpu'"):
         kernel(kind="gpu")
+
+
+@pytest.mark.parametrize("instruction", OPS, ids=lambda instruction: instruction.name)
+def test_help_says_how_a_method_has_what_the_row_has(instruction):
+    method = getattr(Core, instruction.name.lower(), None)
+    if instruction.op in BUFFER_MARKS or not instruction.routes:
+        pytest.skip("is no method, or has the operands of its row")
+    text, _, _ = inspect.getdoc(method).partition("\n\nParameters")
+    named = set(re.findall(r"``(\w+)``", text)) & set(emitter_operands(instruction))
+    for operand in named - set(inspect.signature(method).parameters):
+        if operand == "mode":
+            assert all(f"`Mode.{bit.name}` in ``mode`` is ``{bit.name.lower()}=True``." in text for bit in Mode
+                       if bit.name.lower() in inspect.signature(method).parameters), text  # fmt: skip
+        elif operand == "value_bits":
+            assert (
+                text.endswith("The value (``value_bits``) is ``scalar``, a number.")
+                or "is ``scalar``, a number. " in text
+            )
+        else:
+            assert re.search(rf"``{operand}`` is (that of )?``\w+``\.", text), text
 
 
 @pytest.mark.parametrize("instruction", OPS, ids=lambda instruction: instruction.name)
