@@ -3,9 +3,9 @@
 Two things make a time uncertain. The *parameters*: the launch is timed again with all of them moved in favour of a
 shorter time, and against it (`products.uncertainty`), so that what the pipes hide does not count and what the critical
 path consists of does. And the *model*: what the rules leave out, as the comparison of kernels of the same kind with
-measured ones shows (``cost.*_model_error_permille``, by `Launch.error_kind`). Both are half widths of the logarithm of
-a time and independent of each other, so that the square of their sum is the sum of their squares. What a model leaves
-out takes time more often than it saves some: of the model's error `FASTER` counts towards a shorter time.
+measured ones shows (``cost.*_model_error_permille``, by `Launch.error_kind` and `Launch.doubts`). All are half widths
+of the logarithm of a time and independent of each other, so that the square of their sum is the sum of their squares.
+What a model leaves out takes time more often than it saves some: of its error `FASTER` counts towards a shorter time.
 
 Launches that run one after the other share their parameters, so that these errors add up. Launches of one kernel share
 what its model leaves out; those of different kernels do not, so that of these errors the squares add up: more than four
@@ -112,15 +112,14 @@ def bound_launch(launch: Launch, product: TimedProduct, *, options: TimelineOpti
         for moved in (optimistic(cost), pessimistic(cost))
     ]
     expected, (low, high) = run_timelines(launch, product, variants, options=options)
-    kind = launch.error_kind or launch.fixed_cost
-    name = f"{kind}_model_error_permille"
+    names = [f"{kind}_model_error_permille" for kind in (launch.error_kind or launch.fixed_cost, *launch.doubts)]
     return LaunchBounds(
         optimistic=low,
         expected=expected,
         pessimistic=high,
         kernel=_kernel_of(launch),
-        model_error=getattr(cost, name) / 1000,
-        is_calibrated=cost.sources[name].evidence not in UNSTATED,
+        model_error=hypot(*(getattr(cost, name) / 1000 for name in names)),
+        is_calibrated=cost.sources[names[0]].evidence not in UNSTATED,
     )
 
 

@@ -440,13 +440,19 @@ class _Run:
         reads, stores = int(paths[Space.GM].sum()), int(paths[:, Space.GM].sum())
         moved = memory_traffic(reads, stores, self.touched, self.read_miss_permille, self.l2_hit_permille)
         least = memory_cycles(moved, self.product.cost, self.product.timing_clock_hz)
-        self.memory_cycles = max(least - sum(self.phase_cycles) - self.barrier_cycles, 0)
+        self.memory_cycles = max(least - sum(self.phase_cycles) - self.barrier_cycles - self.tiling_cycles, 0)
 
     @property
-    def beside(self) -> tuple[int, int, int]:
-        """Cycles beside the slowest cores: barriers between phases, memory, fixed cost."""
+    def tiling_cycles(self) -> int:
+        """What the slowest cores take longer with the tiling that theirs stands for."""
+        worse = self.product.cost.record_tiling_permille - 1000 if self.launch.stands_for_record else 0
+        return sum(self.phase_cycles) * worse // 1000
+
+    @property
+    def beside(self) -> tuple[int, int, int, int]:
+        """Cycles beside the slowest cores: barriers between phases, tiling, memory, fixed cost."""
         fixed = self.product.cost.fixed_cycles(self.launch.fixed_cost, self.launch.core_count)
-        return self.barrier_cycles, self.memory_cycles, fixed
+        return self.barrier_cycles, self.tiling_cycles, self.memory_cycles, fixed
 
     @property
     def total_cycles(self) -> int:
@@ -456,7 +462,7 @@ class _Run:
     @property
     def launch_nanoseconds(self) -> int:
         """Overhead of the launch."""
-        return self.product.cost.launch_nanoseconds(self.launch.block_count)
+        return self.product.cost.launch_nanoseconds(self.launch.block_count, self.launch.core_kind)
 
     def result(self) -> TimelineResult:
         """Return what the phases add up to."""

@@ -20,8 +20,9 @@ from npu_sim.products.cost import CostParams
 
 CHUNK_ROWS = 4096
 PIPE_NAMES = tuple(Pipe(pipe).name for pipe in range(PIPES))
-PART_NAMES = (*PIPE_NAMES, "latency", "phase_barrier", "memory", "kernel_fixed")
-"""Parts of the critical path: occupancy of each pipe (S: issue), latency, barriers between phases, what L2 and memory
+PART_NAMES = (*PIPE_NAMES, "latency", "phase_barrier", "tiling", "memory", "kernel_fixed")
+"""Parts of the critical path: occupancy of each pipe (S: issue), latency, barriers between phases, what the
+tiling of a tuning record is worse than the one that stands for it, what L2 and memory
 take longer than the slowest cores (`timeline_memory`), fixed cost."""
 STALL_NAMES = (
     *(f"flag_{Pipe(pipe).name}" for pipe in range(PIPES)), "barrier", "issue", "queue_full", "cross_core", "end"

@@ -144,19 +144,27 @@ class CostParams:
     ub_bank_groups, ub_bank_bytes : int
         Bank group of a block: ``address / 32 mod groups``; two blocks can share a bank only inside the same
         ``bank_bytes``.
-    {kernel,vector,trans_data,transpose,reduce_sum}_fixed_cycles : int
+    {kernel,float_matmul,vector,wide_vector,trans_data,transpose,reduce_sum}_fixed_cycles : int
         Time of a core beside its rows, by the kind of kernel (`Launch.fixed_cost`): code that is fetched, tiling that
         is read, prologue and epilogue.
     kernel_start_cycles, vector_start_cycles : int
-        Time between the starts of two cores of a kernel of the kinds "kernel" and "vector".
-    {kernel,matmul,tiled_matmul,vector_product,vector,cast,trans_data,transpose,reduce_sum}_model_error_permille : int
+        Time between the starts of two cores of a kernel of the kinds "kernel" and "float_matmul", and of "vector" and
+        "wide_vector".
+    record_tiling_permille : int
+        Factor on the rows of a matrix product whose tiling was searched where a tuning record has another one
+        (`Launch.stands_for_record`).
+    {kernel,matmul,float_matmul,static_matmul,tiled_matmul,vector_product,vector,wide_vector,cast,trans_data,transpose,\
+    reduce_sum}_model_error_permille : int
         What the model leaves open beside its parameters, by kind of kernel (`Launch.error_kind`): half the width of the
         logarithm of a time in which four of five measured kernels lie.
+    {short_k,ragged_rows}_model_error_permille : int
+        The same of what makes kernels less certain than others of their kind (`Launch.doubts`).
     phase_barrier_cycles, cross_core_cycles : int
         Synchronisation of all cores between phases; from CrossCoreSetFlag to a core that waits for it.
-    launch_single_nanoseconds, launch_few_nanoseconds, launch_full_nanoseconds, launch_few_cores : int
-        Task duration minus core time for one core, for ``launch_few_cores``, and for twice as many or more; between
-        them in proportion.
+    launch_single_nanoseconds, launch_few_nanoseconds, launch_few_cores : int
+        Task duration minus core time for one core, and for ``launch_few_cores``.
+    launch_full_nanoseconds, launch_full_vector_nanoseconds : int
+        The same for twice as many or more, of Cube and of vector cores; between them in proportion.
     """
 
     name: str
@@ -273,18 +281,26 @@ class CostParams:
     ub_bank_groups: int
     ub_bank_bytes: int
     kernel_fixed_cycles: int
+    float_matmul_fixed_cycles: int
     kernel_start_cycles: int
     vector_fixed_cycles: int
+    wide_vector_fixed_cycles: int
     vector_start_cycles: int
     trans_data_fixed_cycles: int
     transpose_fixed_cycles: int
     reduce_sum_fixed_cycles: int
+    record_tiling_permille: int
     kernel_model_error_permille: int
     matmul_model_error_permille: int
+    float_matmul_model_error_permille: int
+    static_matmul_model_error_permille: int
     tiled_matmul_model_error_permille: int
+    short_k_model_error_permille: int
+    ragged_rows_model_error_permille: int
     vector_product_model_error_permille: int
     cast_model_error_permille: int
     vector_model_error_permille: int
+    wide_vector_model_error_permille: int
     trans_data_model_error_permille: int
     transpose_model_error_permille: int
     reduce_sum_model_error_permille: int
@@ -293,6 +309,7 @@ class CostParams:
     launch_single_nanoseconds: int
     launch_few_nanoseconds: int
     launch_full_nanoseconds: int
+    launch_full_vector_nanoseconds: int
     launch_few_cores: int
 
     def __post_init__(self) -> None:
@@ -317,16 +334,18 @@ class CostParams:
 
     def fixed_cycles(self, kind: str, active_cores: int) -> int:
         """Return the time beside its rows of a kernel of a kind (`Launch.fixed_cost`) on ``active_cores`` cores."""
-        between = {"kernel": self.kernel_start_cycles, "vector": self.vector_start_cycles}.get(kind, 0)
+        cube, vector = self.kernel_start_cycles, self.vector_start_cycles
+        between = {"kernel": cube, "float_matmul": cube, "vector": vector, "wide_vector": vector}.get(kind, 0)
         return int(getattr(self, f"{kind}_fixed_cycles")) + between * (active_cores - 1)
 
-    def launch_nanoseconds(self, active_cores: int) -> int:
-        """Return task duration minus core time for a launch on ``active_cores`` cores."""
+    def launch_nanoseconds(self, active_cores: int, core_kind: Literal["cube", "vector"]) -> int:
+        """Return task duration minus core time for a launch on ``active_cores`` cores of a kind."""
         few = self.launch_few_cores
         low, high = self.launch_single_nanoseconds, self.launch_few_nanoseconds
         if active_cores <= few:
             return low + (high - low) * (active_cores - 1) // max(few - 1, 1)
-        return high + (self.launch_full_nanoseconds - high) * min(active_cores - few, few) // max(few, 1)
+        full = self.launch_full_vector_nanoseconds if core_kind == "vector" else self.launch_full_nanoseconds
+        return high + (full - high) * min(active_cores - few, few) // max(few, 1)
 
 
 MAX_QUEUE_DEPTH = 32

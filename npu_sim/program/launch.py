@@ -59,11 +59,16 @@ CoreKind = Literal["cube", "vector"]
 
 InputPlace = Literal["memory", "unknown", "l2"]
 
-FixedCost = Literal["kernel", "vector", "trans_data", "transpose", "reduce_sum"]
+FixedCost = Literal["kernel", "float_matmul", "vector", "wide_vector", "trans_data", "transpose", "reduce_sum"]
 
-ErrorKind = Literal["matmul", "tiled_matmul", "vector_product", "cast"]
+ErrorKind = Literal["matmul", "float_matmul", "static_matmul", "tiled_matmul", "vector_product", "cast"]
 """Kinds of kernels that are nearer to measured ones, or farther, than others with the same fixed cost: matrix products
-whose tiling is searched, those whose own is given, those on the vector unit, casts."""
+of 16 bits and of float32 whose tiling is searched, tuning records asked without their tiling, products whose own tiling
+is given, those on the vector unit, casts."""
+
+Doubt = Literal["short_k", "ragged_rows"]
+"""What makes the time of a kernel less certain than that of others of its kind: a matrix product of few steps along K,
+row-major matrices whose rows begin anywhere in a block of 32 bytes."""
 
 
 class SourceLine(NamedTuple):
@@ -165,6 +170,11 @@ class Launch:
     error_kind : str or None
         Which of the product's ``cost.*_model_error_permille`` says how far the model is from measured kernels of the
         kind; None: that of `fixed_cost`.
+    stands_for_record : bool
+        Its tiling is the cheapest of a search and stands for the one of a tuning record, which is worse by the
+        product's ``cost.record_tiling_permille``.
+    doubts : tuple of str
+        What else leaves its time open; each has a ``cost.*_model_error_permille``, independent of that of the kind.
     inputs : "memory", "unknown" or "l2"
         Where tensors are that were initialised before the launch, as far as L2 has room: those of a caller were last
         used long ago, those of a kernel that stands behind another were just written.
@@ -203,6 +213,8 @@ class Launch:
     crosses: bool = False
     fixed_cost: FixedCost = "kernel"
     error_kind: ErrorKind | None = None
+    stands_for_record: bool = False
+    doubts: tuple[Doubt, ...] = ()
     inputs: InputPlace = "memory"
     reuse_bytes: int | None = None
     list_commands: int = 0

@@ -13,6 +13,7 @@ from ops.common.status import NO_KERNEL
 CUBE = 16
 """Rows and columns of a fractal."""
 ORIGIN_OURS = "not CANN's tiling (ours)"
+ORIGIN_STATIC = "not CANN's tiling (ours, of those of a static schedule)"
 ORIGIN_GIVEN = "given by the caller"
 
 

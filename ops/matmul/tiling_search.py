@@ -16,7 +16,7 @@ from npu_sim.errors import OperatorError, ShapeError
 from npu_sim.products import Product
 from npu_sim.units import BLOCK_BYTES, align_up, ceil_div
 from ops.common.status import NO_KERNEL
-from ops.matmul.tiling import CUBE, MatmulShape, MatmulTiling, buffers_of
+from ops.matmul.tiling import CUBE, ORIGIN_OURS, ORIGIN_STATIC, MatmulShape, MatmulTiling, buffers_of
 
 _SIDES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 """Sides of base blocks that are tried, in fractals."""
@@ -288,4 +288,5 @@ class _Grid:
             cores_batch=self.cores_batch,
             cores_n=int(self.cores_n[index]),
             cores_m=int(self.cores_m[index]),
+            origin=ORIGIN_STATIC if self.is_static else ORIGIN_OURS,
         )

@@ -144,6 +144,18 @@ def _bounds(seconds, down, up, error, template):
     )  # fmt: skip
 
 
+def test_doubts_widen_the_interval_by_their_squares():
+    launch = launch_of(_copies, gm_bytes=1 << 20)
+    plain = bound_launch(launch, A2)
+    cost = A2.cost
+    for doubts in (("short_k",), ("ragged_rows",), ("short_k", "ragged_rows")):
+        unsure = bound_launch(replace(launch, doubts=doubts), A2)
+        assert unsure.expected.seconds() == plain.expected.seconds()
+        wanted = sum((getattr(cost, f"{name}_model_error_permille") / 1000) ** 2 for name in doubts)
+        assert unsure.model_error**2 - plain.model_error**2 == pytest.approx(wanted)
+        assert unsure.is_calibrated == plain.is_calibrated
+
+
 def test_errors_of_launches_of_one_kernel_add_up_and_of_others_their_squares_do():
     template: TimelineResult = run_timeline(launch_of(_copies, gm_bytes=1 << 20), A2)
     one = _bounds(1e-3, 0.1, 0.2, 0.3, template)

@@ -166,8 +166,42 @@ def test_cores_of_unified_products_start_one_after_the_other():
     assert cost.fixed_cycles("trans_data", 32) == cost.trans_data_fixed_cycles
 
 
+def _adds(core, phase):
+    return [lambda r, n: emit.emit_add(r, n, 0, 512, 1024, Data.FP16, 200, 0, 0)] * (core + 1)
+
+
+def test_rows_of_what_stands_for_a_tuning_record_take_longer():
+    launch = launch_of(_adds, cores=3)
+    own, record = (
+        run_timeline(dataclasses.replace(launch, stands_for_record=stands), get_product("910b"))
+        for stands in (False, True)
+    )
+    assert own.critical_parts["tiling"] == 0
+    assert record.critical_parts["tiling"] == sum(own.phase_cycles) * (COST.record_tiling_permille - 1000) // 1000 > 0
+    assert (
+        record.total_cycles == own.total_cycles + record.critical_parts["tiling"] == sum(record.critical_parts.values())
+    )
+
+
+def test_kinds_of_kernels_start_their_cores_as_their_kind_of_core_does():
+    for kind, between in (("float_matmul", COST.kernel_start_cycles), ("wide_vector", COST.vector_start_cycles)):
+        assert COST.fixed_cycles(kind, 20) == getattr(COST, f"{kind}_fixed_cycles") + 19 * between
+    assert COST.float_matmul_fixed_cycles > COST.kernel_fixed_cycles
+    assert COST.wide_vector_fixed_cycles > COST.vector_fixed_cycles
+
+
+def test_launch_on_all_vector_cores_costs_less_than_on_all_cube_cores():
+    times = [COST.launch_nanoseconds(cores, "vector") for cores in range(1, 49)]
+    assert times == sorted(times)
+    assert times[:16] == [COST.launch_nanoseconds(cores, "cube") for cores in range(1, 17)]
+    # profiled element-wise kernels of 40 and 48 blocks: 1.6-2.1 us
+    assert (times[31], times[47]) == (1800, 1800)
+    unified = get_product("910").cost
+    assert unified.launch_nanoseconds(32, "vector") == unified.launch_nanoseconds(32, "cube") == 2400
+
+
 def test_launch_cost_grows_with_the_cores():
-    times = [COST.launch_nanoseconds(cores) for cores in range(1, 49)]
+    times = [COST.launch_nanoseconds(cores, "cube") for cores in range(1, 49)]
     assert times == sorted(times)
     # profiled: 2.15 us on 23 cores, 3.2 on 32
     assert (times[0], times[15], times[22], times[31], times[47]) == (500, 1400, 2100, 3000, 3000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -229,7 +229,9 @@ def channel_sums_request(n: int, c: int, r: int, dtype: str) -> LaunchRequest:
     )
 
 
-def elementwise_request(operation: str, shape: tuple[int, ...], dtype: str) -> LaunchRequest:
+def elementwise_request(
+    operation: str, shape: tuple[int, ...], dtype: str, fixed_cost: FixedCost = "vector"
+) -> LaunchRequest:
     """Return an element-wise kernel of `ops.vector.stream` on ``shape`` elements, of two tensors where it has two."""
     sources = tuple(input_buffer(f"x{number}", shape, dtype) for number in range(1 + (operation in BINARY)))
     target = output_argument("y", shape, dtype).buffer
@@ -239,7 +241,8 @@ def elementwise_request(operation: str, shape: tuple[int, ...], dtype: str) -> L
 
         def build(gm: GlobalMemory, at: Callable[[Buffer], GmTensor]) -> Kernel:
             places = tuple(at(source) for source in sources)
-            return Kernel(launches=(stream_launch(gm, operation, places, at(target), dtype, product, 1.0),))
+            launch = stream_launch(gm, operation, places, at(target), dtype, product, 1.0)
+            return Kernel(launches=(replace(launch, fixed_cost=fixed_cost),))
 
         found.add(Step(name=operation, reads=sources, writes=(target,), build=build))
 

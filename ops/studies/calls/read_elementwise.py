@@ -8,6 +8,7 @@ from math import prod
 from npu_sim.arguments import ints
 from npu_sim.errors import shown
 from npu_sim.products import Product
+from npu_sim.program.launch import FixedCost
 from ops.studies.calls.fields import Fields, RequestError, elements, moved_as
 from ops.studies.calls.launches import PLANES, LaunchRequest, elementwise_request, planes_request
 from ops.studies.calls.read_moves import in_dtype
@@ -20,6 +21,7 @@ ELEMENTWISE: Mapping[str, str] = {
     "muls": "Muls", "relu": "Relu", "sqrt": "Sqrt", "sub": "Sub",
 }  # fmt: skip
 """Operators of requests, and the kernel of each."""
+_WIDE = ("int64", "uint64")
 _WITH_NUMBER = {"Add": "Adds", "Sub": "Adds", "Mul": "Muls", "Div": "Muls"}
 """What a second operand of one element makes of an operator."""
 
@@ -28,7 +30,8 @@ def read_elementwise(operator: str, fields: Fields, product: Product) -> LaunchR
     """Return an element-wise kernel: ``in_shape``, of two tensors a list of both, or the second in ``other_shape``.
 
     A second tensor of one element is a number, or any that is repeated along rows: its bytes are few. One that is
-    repeated for every row is read once. Integers are timed as the float type of their width, bools as pairs.
+    repeated for every row is read once. Integers are timed as the float type of their width, bools as pairs; those of
+    64 bits as pairs of float32 by the kernel of such ("wide_vector"), which computes them piece by piece.
     """
     operation = ELEMENTWISE[operator]
     small, large = sorted(_shapes(fields), key=elements)
@@ -38,13 +41,14 @@ def read_elementwise(operator: str, fields: Fields, product: Product) -> LaunchR
         )
     dtype = in_dtype(fields)
     shape, word = (large, dtype) if dtype in FLOATS else moved_as(large, dtype)
+    fixed_cost: FixedCost = "wide_vector" if dtype in _WIDE else "vector"
     if operation not in BINARY or elements(small) == elements(large):
-        return elementwise_request(operation, shape, word)
+        return elementwise_request(operation, shape, word, fixed_cost)
     once = elements(small)
     is_matrix = once > 1 and small[-1] == large[-1] and prod(large[len(large) - len(small) :]) == once
     if is_matrix and word in PLANES_FLOATS and operation in PLANES:
         return planes_request(operation, elements(shape) // once, once, word)
-    return elementwise_request(_WITH_NUMBER.get(operation, operation), shape, word)
+    return elementwise_request(_WITH_NUMBER.get(operation, operation), shape, word, fixed_cost)
 
 
 def _shapes(fields: Fields) -> tuple[tuple[int, ...], tuple[int, ...]]:
