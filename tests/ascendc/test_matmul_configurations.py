@@ -210,11 +210,18 @@ def test_policies_that_are_not_modelled_do_not_compile(tmp_path, policy):
         build(tmp_path, policy=f", MatmulCallBackFunc<nullptr, nullptr, nullptr>, Impl::Detail::{policy}")
 
 
+def test_the_shape_is_set_on_the_cube_core_whatever_a_configuration_says(made):
+    edit = "c.enableSetOrgShape = false"
+    tiling, c = ascendc.matmul_tiling(50, 90, 40, bias=True, base=(32, 32, 32)), np.zeros((50, 90), np.float32)
+    assert np.array_equal(c, run(made(edit=edit, kind="cube"), 50, 90, 40, tiling, c))
+    with pytest.raises(ascendc.KernelError, match="SetOrgShape must not be called with MatmulConfig enableSetOrgShape"):
+        run(made(edit=edit), 50, 90, 40, tiling, c)
+
+
 @pytest.mark.parametrize("kind", ["cube", None])
 @pytest.mark.parametrize(("edit", "how", "said"), [
     ("c.enableSetBias = false", 0, "SetBias must not be called with MatmulConfig enableSetBias false"),
     ("c.enableSetTail = false", 0, "SetTail must not be called with MatmulConfig enableSetTail false"),
-    ("c.enableSetOrgShape = false", 0, "SetOrgShape must not be called with MatmulConfig enableSetOrgShape false"),
     ("c.enableGetTensorC = false", 1, "GetTensorC must not be called with MatmulConfig enableGetTensorC false"),
     ("c.iterateMode = ITERATE_MODE_ALL", 1, "Iterate must not be called with MatmulConfig iterateMode 2"),
     ("c.iterateMode = ITERATE_MODE_NORMAL", 0, "IterateAll must not be called with MatmulConfig iterateMode 1"),
