@@ -61,6 +61,8 @@ _ARCHIVES = ("libc.a", "libm.a", "libstdc++.a")
 """What a program that needs no libraries is linked with; distributions have them in packages of their own."""
 _UNQUALIFIED = re.compile(r"did you mean .AscendC::")
 """How g++ refuses templates that only their arguments lead to, which the vendor's compiler takes, and g++ as C++20."""
+_ASSERTED = re.compile(r"in expansion of macro \W*ASCENDC_ASSERT\W")
+"""A condition that a device's build never looks at, so that it may have names that are nowhere."""
 _CHANGED = re.compile(r"changes meaning of")
 """How g++ refuses a member with the name of what the class has used before, which clang takes, and g++ if told so."""
 _DIED = re.compile(r"internal compiler error")
@@ -291,6 +293,8 @@ class Build:
                     compiler.run(["-std=c++20", "-DNPUSIM_CONFIGS_BY_VALUE", *command], what)
                 elif _CHANGED.search(str(error)):
                     compiler.run([_STANDARD, "-fpermissive", *command], what)
+                elif _ASSERTED.search(str(error)):
+                    compiler.run([_STANDARD, "-DNPUSIM_WITHOUT_ASSERTS", *command], what)
                 else:
                     raise
             except CompilationError:

@@ -87,7 +87,7 @@ def compile(
         kernel = kernel if "::" in kernel else head.namespace + kernel
     if kind is None and not source.says_cores:
         headers = included(source, include_directories(source, include))
-        told = cores_of_headers(source, headers.values(), defines)
+        told = cores_of_headers(source, kernel, headers.values(), defines)
         source = source if told is None else replace(source, kind=told[0], vectors=told[1])
     lines = range(0) if head is None or kind is not None else head.several_in
     made = SourceKernel(source, kernel, kind or source.kind, defines, include, definition, several_in=lines)

@@ -57,7 +57,7 @@ _HEADERS = {
     **dict.fromkeys(
         (
             "log/log.h", "log/ops_log.h", "error_log.h", "error_util.h", "error/ops_error.h", "op_common/log/log.h",
-            "op_log.h", "ops_log.h", "log/error_code.h", "base/alog_pub.h", "alog_pub.h", "base/err_msg.h",
+            "op_log.h", "ops_log.h", "log/error_code.h", "base/alog_pub.h", "alog_pub.h", "base/err_msg.h", "err_msg.h",
             "toolchain/slog.h",
         ),
         _LOG,

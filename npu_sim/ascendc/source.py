@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from npu_sim.ascendc.branches import without_dead_branches
+from npu_sim.ascendc.reached import reached
 from npu_sim.errors import InputFileError
 
 Kind = Literal["vector", "cube", "mix"]
@@ -157,17 +158,26 @@ def read_source(path: str | Path, defines: Iterable[str] = ()) -> Source:
     return Source(place.resolve(), _without_host_code(text, code), kernels, kind, vectors, says_cores, heads)
 
 
-def cores_of_headers(source: Source, headers: Iterable[str], defines: Iterable[str]) -> tuple[Kind, int] | None:
+def cores_of_headers(
+    source: Source, kernel: str, headers: Iterable[str], defines: Iterable[str]
+) -> tuple[Kind, int] | None:
     """Return which cores the user's headers of a source that says nothing itself say; None: nor do they.
 
-    What they compute with says less: headers hold much that a kernel does not use.
+    What they compute with counts as far as the kernel reaches it: headers hold much that it does not use.
     """
-    asking = (text for text in headers if _TASK_KIND.search(text) or _MATMUL_OBJECT in text)
+    texts = list(headers)
+    asking = (text for text in texts if _TASK_KIND.search(text) or _MATMUL_OBJECT in text)
     codes = [without_dead_branches(without_text(text), defines) for text in asking]
     told = cores_named({name for code in codes for name in _TASK_KIND.findall(code)})
-    if told is None and source.kind == "vector" and any(_MATMUL_OBJECT in code for code in codes):
+    if told is not None or source.kind != "vector":
+        return told
+    if any(_MATMUL_OBJECT in code for code in codes):
         return ("cube", 2) if _CUBE_ONLY.search(source.text) else ("mix", 2)
-    return told
+    if not any(_CUBE_NAMES.search(text) for text in texts):
+        return None
+    codes = [without_dead_branches(without_text(text), defines) for text in (source.text, *texts)]
+    found = kind_of(reached(kernel, codes))
+    return None if found[0] == "vector" else found
 
 
 def read_text(path: Path) -> str:

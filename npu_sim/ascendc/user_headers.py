@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from npu_sim.ascendc.branches import without_dead_branches
+from npu_sim.ascendc.element_values import with_values_of_elements
 from npu_sim.ascendc.member_specialisations import without_default_constructors, without_member_specialisations
 from npu_sim.ascendc.operator_types import with_numbers
 from npu_sim.ascendc.source import Source, without_attributes, without_text
@@ -157,8 +158,9 @@ def hosts_beside(source: Source, headers: Iterable[Path]) -> list[Path]:
 
 
 def plain(text: str) -> str:
-    """Return a text of the user as any compiler takes it, lines unmoved."""
-    return without_default_constructors(without_member_specialisations(without_attributes(with_numbers(text))))
+    """Return a text of the user as any compiler takes it, and with this emulator's headers, lines unmoved."""
+    text = without_member_specialisations(without_attributes(with_numbers(text)))
+    return with_values_of_elements(without_default_constructors(text))
 
 
 def are_plain(headers: Mapping[Path, str]) -> bool:

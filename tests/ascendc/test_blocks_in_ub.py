@@ -96,6 +96,48 @@ def test_what_a_device_does_not_do_is_refused(blocks):
         _run(blocks, np.float16, 300, 16, 32)
 
 
+OWN_NAMES = """
+#include "kernel_operator.h"
+namespace own {
+inline constexpr int64_t Align(int64_t a, int64_t b) { return 100 * a + b; }
+template <class T> inline constexpr T AlignDown(T a, T b) { return 100 * a + b; }
+inline constexpr uint32_t CeilT(uint32_t a, int32_t b) { return 100 * a + b; }
+template <class T> inline constexpr T MaxValue(T a, T b) { return 100 * a + b; }
+inline constexpr double MinValue(double a, double b) { return 100 * a + b; }
+}
+using namespace own;
+using namespace AscendC;
+extern "C" __global__ __aicore__ void names(GM_ADDR z) {
+  auto out = (__gm__ int32_t*)z;
+  uint32_t a = 3; uint64_t b = 4;
+  out[0] = Align(a, a); out[1] = Align(a, b);
+  out[2] = AlignDown(a, a); out[3] = AlignDown<int64_t>(a, b);
+  out[4] = CeilT(a, a); out[5] = MaxValue<int>(a, b); out[6] = int32_t(MinValue(3.0f, 4.0f));
+}
+"""
+LIBRARY_NAMES = """
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void names(GM_ADDR z) {
+  auto out = (__gm__ int32_t*)z;
+  uint32_t a = 13; uint64_t b = 4;
+  out[0] = Align(a, b); out[1] = Align<uint32_t>(a, b);
+  out[2] = AlignDown(a, b); out[3] = AlignDown<int64_t>(a, b);
+  out[4] = CeilT(a, b); out[5] = MaxValue<int>(a, b); out[6] = int32_t(4 * (MinValue(3.5f, 4.0f) + MaxValue(1.f, 2.f)));
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "values"),
+    [(OWN_NAMES, [303, 304, 303, 304, 303, 304, 304]), (LIBRARY_NAMES, [16, 16, 12, 12, 4, 13, 22])],
+)
+def test_functions_of_a_kernel_s_own_go_before_the_library_s_of_their_name(source_file, source, values):
+    z = np.zeros(7, np.int32)
+    ascendc.compile(source_file("own_names.cpp", source), "names", product="Ascend910B2")(z)
+    assert z.tolist() == values
+
+
 NAMES = """
 #include "kernel_operator.h"
 #include "adv_api/kernel_tiling.h"

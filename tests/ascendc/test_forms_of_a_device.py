@@ -7,6 +7,7 @@ import pytest
 
 from npu_sim import ascendc
 from npu_sim.ascendc import matmul_tiling
+from npu_sim.compilers import CompilationError
 from npu_sim.errors import ProgramError
 from tests.ascendc.compiler import require_compiler
 
@@ -129,3 +130,26 @@ def test_a_matmul_without_a_tiling_at_first(source):
     c = np.zeros((32, 32), np.float32)
     ascendc.compile(source, "product")(a, b, c, None, tiling=matmul_tiling(32, 32, 48), product="Ascend910B2")
     assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
+
+
+ASSERTED = """
+#include "kernel_operator.h"
+using namespace AscendC;
+extern "C" __global__ __aicore__ void asserted(GM_ADDR z, int n) {
+  ASCENDC_ASSERT(n > 0, { KERNEL_LOG(KERNEL_ERROR, "n is %d", n); });
+  ((__gm__ int32_t*)z)[0] = n + GetBlockIdx();
+}
+"""
+
+
+def test_a_condition_that_no_device_looks_at_may_name_what_is_nowhere(source_file):
+    path = source_file("asserted.cpp", ASSERTED)
+    with pytest.raises(ascendc.KernelError, match="assertion must hold: n > 0"):
+        ascendc.compile(path)(np.zeros(1, np.int32), np.int32(0))
+    path = source_file("unknown.cpp", ASSERTED.replace("n > 0,", "unknown_size > 0,"))
+    z = np.zeros(1, np.int32)
+    ascendc.compile(path)(z, np.int32(0))
+    assert z.tolist() == [0]
+    path = source_file("broken.cpp", ASSERTED.replace("n > 0,", "unknown_size > 0,").replace("n + Get", "more + Get"))
+    with pytest.raises(CompilationError, match="more"):
+        ascendc.compile(path)

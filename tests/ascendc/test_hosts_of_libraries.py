@@ -57,6 +57,7 @@ HEADERS = (
     "log/error_code.h",
     "base/alog_pub.h",
     "base/err_msg.h",
+    "err_msg.h",
     "toolchain/slog.h",
     "graph/operator.h",
     "graph/operator_reg.h",
@@ -339,3 +340,21 @@ def test_a_header_of_another_operator_is_found_by_its_name_alone_where_it_is_the
     (folders[2] / "only_here.h").write_text("#define ONLY_HERE 5\n")
     with pytest.raises(CompilationError, match=r"only_here\.h"):
         ascendc.compile(folders[0] / "shared.cpp")
+
+
+def test_arrays_are_appended_to_the_tiling(tmp_path):
+    body = """
+    uint32_t table[5] = {3, 1, 4, 1, 5};
+    auto raw = context->GetRawTilingData();
+    raw->SetDataSize(24);
+    seen[0] = raw->Append(table, 5) == ge::GRAPH_SUCCESS;
+    seen[1] = raw->Append(int64_t(9)) == ge::GRAPH_SUCCESS && raw->GetDataSize() == 52;
+    size_t most = (raw->GetCapacity() - raw->GetDataSize()) / 4;
+    seen[2] = raw->Append(table, most + 1) == ge::GRAPH_FAILED && raw->GetDataSize() == 52;
+    raw->SetDataSize(64);
+    """
+    seen = tiled(tmp_path, body)
+    assert seen[:3] == [1, 1, 1]
+    words = np.array(seen, np.int64).view(np.uint32)
+    assert words[6:11].tolist() == [3, 1, 4, 1, 5]
+    assert words[11:13].tolist() == [9, 0]

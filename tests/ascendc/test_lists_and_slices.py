@@ -92,9 +92,10 @@ extern "C" __global__ __aicore__ void slices(GM_ADDR x, GM_ADDR y) {
 """
 
 
-def test_slices_are_copied(tmp_path):
+@pytest.mark.parametrize("end", [70, 71, 100])
+def test_slices_are_copied_as_far_as_they_hold_whole_bursts(tmp_path, end):
     path = tmp_path / "slices.cpp"
-    path.write_text(SLICES)
+    path.write_text(SLICES.replace("{16, 70, 7", f"{{16, {end}, 7"))
     x = np.arange(2 * 3 * 87, dtype=np.float32).reshape(2, 3, 87)
     y = np.zeros((4, 60), np.float32)
     ascendc.compile(path)(x, y)
@@ -107,7 +108,7 @@ def test_slices_are_copied(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("{16, 70, 7", "{16, 71, 7", "whole bursts and the gaps between them, not 56"),
+        ("{16, 70, 7", "{16, 31, 7", "a burst of 24 elements at least, not 16"),
         ("{0, 2, 1, 1, 3}", "{0, 2, 0, 1, 3}", "as many rows, of bursts as long"),
         ("from, 3)", "from, 9)", "1 to 8 dimensions, not 9"),
     ],

@@ -69,9 +69,9 @@ def made(tmp_path_factory):
 
 
 def build(path, *, base="CFG_NORM", edit="", final="EDITED", policy="", given="&t", checks="", kind=None, out="float",
-          layout="ND"):  # fmt: skip
+          layout="ND", operands="ND"):  # fmt: skip
     """Return the kernel of a configuration."""
-    text = SOURCE
+    text = SOURCE.replace("using Left = In<CubeFormat::ND", f"using Left = In<CubeFormat::{operands}")
     for name, value in {"BASE": base, "EDIT;": edit + ";", "FINAL": final, " POLICY": policy, "GIVEN": given,
                         "CHECKS": checks, "RESULT": out, "FORMAT": layout}.items():  # fmt: skip
         text = text.replace(name, value)
@@ -108,11 +108,12 @@ def test_rows_of_nd_align_are_whole_blocks(made, kind, m, n, k, out, dtype):
 
 @pytest.mark.parametrize("kind", ["cube", None])
 @pytest.mark.parametrize(("m", "n", "k"), [(64, 96, 128), (50, 90, 128), (70, 200, 128)])
-@pytest.mark.parametrize("whole", [True, False])
-def test_constant_tilings_stand_in_for_those_at_run_time(made, kind, m, n, k, whole):
+@pytest.mark.parametrize(("whole", "pads"), [(True, False), (True, True), (False, False)])
+def test_constant_tilings_stand_in_for_those_at_run_time(made, kind, m, n, k, whole, pads):
     single = "64, 96, 128" if whole else "0, 0, 0"
     kernel = made(
         base=f"GetMMConfig<MatmulConfigMode::CONFIG_MDL>(MatmulShapeParams{{{single}, 32, 48, 64}})",
+        edit=f"c.enableStaticPadZeros = {str(pads).lower()}",
         final="GetMatmulApiTiling<Left, Left, Out, Bias>(EDITED)", given="(TCubeTiling*)nullptr" if whole else "&t",
         checks=f"static_assert(CONFIG.baseN == 48 && CONFIG.singleCoreM == {64 if whole else -1});", kind=kind,
     )  # fmt: skip
@@ -180,13 +181,22 @@ def test_what_changes_speed_alone_is_taken(tmp_path, base):
 
 
 @pytest.mark.parametrize("edit", [
-    "intraBlockPartSum = true", "enableStaticPadZeros = true", "isCO1Shared = true", "enableRelu = true",
+    "intraBlockPartSum = true", "isCO1Shared = true", "enableRelu = true",
     "decompMode = DecompressionMode::DECOMP_1bitTo4bit", "bmmOutMode = BatchOutMode::MULTI_BATCH",
     "isEnableChannelSplit = true", "isPartialOutput = true",
 ])  # fmt: skip
 def test_what_is_not_modelled_does_not_compile(tmp_path, edit):
     with pytest.raises(CompilationError, match=f"MatmulConfig {edit.split()[0]}"):
         build(tmp_path, edit=f"c.{edit}")
+
+
+@pytest.mark.parametrize(("edit", "operands", "message"), [
+    ("", "NZ", "enableStaticPadZeros is modelled with A and B in TPosition::GM, in CubeFormat ND"),
+    ("; c.doNorm = false; c.doBasicBlock = true", "ND", "enableStaticPadZeros must come with the Norm, MDL or IBShare"),
+])  # fmt: skip
+def test_padding_with_zeros_is_of_what_the_page_names(tmp_path, edit, operands, message):
+    with pytest.raises(CompilationError, match=message):
+        build(tmp_path, edit=f"c.enableStaticPadZeros = true{edit}", operands=operands)
 
 
 def test_callbacks_of_another_form_do_not_compile(tmp_path):
@@ -200,11 +210,18 @@ def test_policies_that_are_not_modelled_do_not_compile(tmp_path, policy):
         build(tmp_path, policy=f", MatmulCallBackFunc<nullptr, nullptr, nullptr>, Impl::Detail::{policy}")
 
 
+def test_the_shape_is_set_on_the_cube_core_whatever_a_configuration_says(made):
+    edit = "c.enableSetOrgShape = false"
+    tiling, c = ascendc.matmul_tiling(50, 90, 40, bias=True, base=(32, 32, 32)), np.zeros((50, 90), np.float32)
+    assert np.array_equal(c, run(made(edit=edit, kind="cube"), 50, 90, 40, tiling, c))
+    with pytest.raises(ascendc.KernelError, match="SetOrgShape must not be called with MatmulConfig enableSetOrgShape"):
+        run(made(edit=edit), 50, 90, 40, tiling, c)
+
+
 @pytest.mark.parametrize("kind", ["cube", None])
 @pytest.mark.parametrize(("edit", "how", "said"), [
     ("c.enableSetBias = false", 0, "SetBias must not be called with MatmulConfig enableSetBias false"),
     ("c.enableSetTail = false", 0, "SetTail must not be called with MatmulConfig enableSetTail false"),
-    ("c.enableSetOrgShape = false", 0, "SetOrgShape must not be called with MatmulConfig enableSetOrgShape false"),
     ("c.enableGetTensorC = false", 1, "GetTensorC must not be called with MatmulConfig enableGetTensorC false"),
     ("c.iterateMode = ITERATE_MODE_ALL", 1, "Iterate must not be called with MatmulConfig iterateMode 2"),
     ("c.iterateMode = ITERATE_MODE_NORMAL", 0, "IterateAll must not be called with MatmulConfig iterateMode 1"),

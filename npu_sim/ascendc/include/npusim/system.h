@@ -11,6 +11,16 @@ struct Whole {
   template <class T, class = std::enable_if_t<std::is_integral_v<T>>> constexpr Whole(T from) : value(int64_t(from)) {}
 };
 
+struct Real {
+  float value;
+  template <class T, class = std::enable_if_t<std::is_floating_point_v<T>>> constexpr Real(T from) : value(float(from)) {}
+};
+
+template <class T> struct Given {
+  T value;
+  template <class U, class = std::enable_if_t<std::is_arithmetic_v<U>>> constexpr Given(U from) : value(T(from)) {}
+};
+
 struct BlockIndex {
   operator int64_t() const { return self->block; }
 };
@@ -204,15 +214,32 @@ inline constexpr auto Ceil(A value, B by) {
 }
 template <class A, class B> inline constexpr auto CeilDivision(A value, B by) { return (value + by - 1) / by; }
 template <class A, class B> inline constexpr auto AlignUp(A value, B by) { return (value + by - 1) / by * by; }
-// Those of a kernel's own that have these names are preferred, as they take no pack.
-template <class T, class... None> inline constexpr T Align(T value, T by) { return (value + by - 1) / by * by; }
-template <class T, class... None> inline constexpr T AlignDown(T value, T by) { return value / by * by; }
-template <class T, class... None> inline constexpr T CeilT(T value, T by) { return (value + by - 1) / by; }
-template <class T, class... None> inline constexpr T MaxValue(T a, T b) { return a > b ? a : b; }
-template <class T, class... None> inline constexpr T MinValue(T a, T b) { return a < b ? a : b; }
-// And of these, as they need no conversion to a class.
+// Those of a kernel's own that have the names below are preferred, whatever they take: they convert to no class.
 inline constexpr int64_t CeilDiv(npusim::Whole value, npusim::Whole by) { return CeilDivision(value.value, by.value); }
 inline constexpr int64_t CeilAlign(npusim::Whole value, npusim::Whole by) { return AlignUp(value.value, by.value); }
+inline constexpr int64_t Align(npusim::Whole value, npusim::Whole by) { return AlignUp(value.value, by.value); }
+inline constexpr int64_t AlignDown(npusim::Whole value, npusim::Whole by) { return value.value / by.value * by.value; }
+inline constexpr int64_t CeilT(npusim::Whole value, npusim::Whole by) { return CeilDivision(value.value, by.value); }
+inline constexpr int64_t MaxValue(npusim::Whole a, npusim::Whole b) { return a.value > b.value ? a.value : b.value; }
+inline constexpr int64_t MinValue(npusim::Whole a, npusim::Whole b) { return a.value < b.value ? a.value : b.value; }
+inline constexpr float MaxValue(npusim::Real a, npusim::Real b) { return a.value > b.value ? a.value : b.value; }
+inline constexpr float MinValue(npusim::Real a, npusim::Real b) { return a.value < b.value ? a.value : b.value; }
+// Where they are told their type.
+template <class T> inline constexpr T Align(npusim::Given<T> value, npusim::Given<T> by) {
+  return AlignUp(value.value, by.value);
+}
+template <class T> inline constexpr T AlignDown(npusim::Given<T> value, npusim::Given<T> by) {
+  return value.value / by.value * by.value;
+}
+template <class T> inline constexpr T CeilT(npusim::Given<T> value, npusim::Given<T> by) {
+  return CeilDivision(value.value, by.value);
+}
+template <class T> inline constexpr T MaxValue(npusim::Given<T> a, npusim::Given<T> b) {
+  return a.value > b.value ? a.value : b.value;
+}
+template <class T> inline constexpr T MinValue(npusim::Given<T> a, npusim::Given<T> b) {
+  return a.value < b.value ? a.value : b.value;
+}
 
 #define PRINTF(...) ::npusim::print(__VA_ARGS__)
 template <class... A> inline void printf(const char* format, A... values) { npusim::print(format, values...); }
@@ -262,7 +289,11 @@ using AscendC::GetSysWorkSpacePtr;
   do {                                                                                               \
     if (!(condition)) ::npusim::refuse(::npusim::Here::now(), "assertion must hold: %s", #condition); \
   } while (0)
+#ifdef NPUSIM_WITHOUT_ASSERTS
+#define ASCENDC_ASSERT(...)
+#else
 #define ASCENDC_ASSERT(condition, ...) ascendc_assert(condition)
+#endif
 // Kernels leave the semicolon out: a device's build makes nothing of these.
 #define ASSERT(condition)                                                                            \
   if (!(condition)) ::npusim::refuse(::npusim::Here::now(), "assertion must hold: %s", #condition); \

@@ -52,6 +52,15 @@ template <class Tensor> class ScalarElement {
   Here here;
 };
 
+}  // namespace AscendC
+
+namespace npusim {
+// An element as a value; all else stays what it is.
+template <class X> constexpr X&& value_of(X&& other) { return static_cast<X&&>(other); }
+template <class Tensor> inline typename Tensor::PrimType value_of(AscendC::ScalarElement<Tensor>&& element) { return element; }
+}  // namespace npusim
+
+namespace AscendC {
 template <class T> class GlobalTensor {
  public:
   using PrimType = T;

@@ -18,10 +18,11 @@ class TilingData {
   size_t GetCapacity() const { return bytes_.size(); }
   size_t GetDataSize() const { return size_; }
   void SetDataSize(size_t size) { size_ = size; }
-  template <class T> ge::graphStatus Append(const T& value) {
-    if (size_ + sizeof value > bytes_.size()) return ge::GRAPH_FAILED;
-    memcpy(bytes_.data() + size_, &value, sizeof value);
-    size_ += sizeof value;
+  template <class T> ge::graphStatus Append(const T& value) { return Append(&value, 1); }
+  template <class T> ge::graphStatus Append(const T* values, size_t count) {
+    if (count > (bytes_.size() - size_) / sizeof(T)) return ge::GRAPH_FAILED;
+    memcpy(bytes_.data() + size_, values, count * sizeof(T));
+    size_ += count * sizeof(T);
     return ge::GRAPH_SUCCESS;
   }
 
