@@ -23,6 +23,7 @@ from npu_sim.ascendc.older_names import older_names
 from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
+from npu_sim.ascendc.shared_names import kernel_meant, shared_kernels, with_types_of_kernels
 from npu_sim.ascendc.source import Kind, Source, is_of_the_host, needs_sides, without_text
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
@@ -200,7 +201,8 @@ class Build:
         standard = self._write_host_headers(own)
         (place / _TILINGS).write_text(self._tilings(), encoding="utf-8", errors="surrogateescape")
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
-        body = f'#line 1 "{path}"\n{plain(self.source.text)}'
+        shared = shared_kernels(self._own_texts(), own_names())
+        body = f'#line 1 "{path}"\n{plain(with_types_of_kernels(self.source.text, shared))}'
         (place / "source.inc").write_text(body, encoding="utf-8", errors="surrogateescape")
         headers = included(self.source, self._include)
         others = folders_of_others(headers, self.source)
@@ -222,7 +224,7 @@ class Build:
             '#include "source.inc"',
             "#undef main",
             '#include "npusim/entry.h"',
-            f"NPUSIM_ENTRY({self.kernel})",
+            f"NPUSIM_ENTRY({kernel_meant(self.kernel, shared)})",
         ]
         (place / "main.cpp").write_text("\n".join(main) + "\n", encoding="utf-8")
         include = [f"-I{path}" for path in (INCLUDE, *own, HOST_INCLUDE)]
