@@ -49,6 +49,7 @@ _TILINGS = "npusim_tilings.h"
 _DEFINED = re.compile(r"^(?:template\b.*?>\s*)?inline\s+[\w:<>&*\s]*?\b([A-Z]\w*)\(", re.MULTILINE)
 _MADE = re.compile(r"^NPUSIM_\w+\(([^()]*)\)$", re.MULTILINE)
 """Uses of macros that define a public function, whose names begin with a capital."""
+_OF_HALF = re.compile(r"\bNPUSIM_OF_(?:HALF|TWO)\((\w+)\)")
 _OF_THE_STANDARD = re.compile(r"^\s*#\s*include\s*<(\w+(?:\.h)?)>", re.MULTILINE)
 _UNRESOLVED = "-DACL_FUNC_VISIBILITY=__attribute__((weak))"
 """What headers of the user call of the runtime need not be there when the kernel's program is linked."""
@@ -113,6 +114,13 @@ def own_names() -> frozenset[str]:
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE.rglob("*.h")))
     made = (name for use in _MADE.findall(text) for name in re.findall(r"\b[A-Z]\w*", use))
     return frozenset((*_DEFINED.findall(text), *made))
+
+
+@cache
+def names_of_functions() -> frozenset[str]:
+    """Return the functions that a kernel may share its name with, of the headers of the package and of the host's."""
+    maths = (INCLUDE / "npusim" / "half_maths.h").read_text(encoding="utf-8")
+    return own_names() | frozenset(_OF_HALF.findall(maths))
 
 
 def arch_defines(product: Product, kind: Kind) -> list[str]:
@@ -201,7 +209,7 @@ class Build:
         standard = self._write_host_headers(own)
         (place / _TILINGS).write_text(self._tilings(), encoding="utf-8", errors="surrogateescape")
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
-        shared = shared_kernels(self._own_texts(), own_names())
+        shared = shared_kernels(self._own_texts(), names_of_functions())
         body = f'#line 1 "{path}"\n{plain(with_types_of_kernels(self.source.text, shared))}'
         (place / "source.inc").write_text(body, encoding="utf-8", errors="surrogateescape")
         headers = included(self.source, self._include)

@@ -20,7 +20,7 @@ from npu_sim.ascendc.build import (
     HOST_INCLUDE,
     INCLUDE,
     arch_defines,
-    own_names,
+    names_of_functions,
     side_defines,
     write_headers,
 )
@@ -46,7 +46,10 @@ _ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M
 _BLOCKS = '#include "npusim/blocks.h"'
 _NO_BLOCKS = "template <class K> void npusim::run_blocks(K kernel) { __builtin_trap(); }"
 """Behind a source that has no device code: nothing that it launches can run."""
+_MATHS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:cmath|math\.h|bits/stdc\+\+\.h)>", re.MULTILINE)
 _NAMED = re.compile(r"\bAscendC::")
+_OF_THE_VENDOR = ".asc"
+"""Sources for the vendor's compiler, whose own types (``half``) they have without a header."""
 _SIDES: tuple[Kind, ...] = ("cube", "vector")
 _SHARED = ("-fPIC", "-shared", "-Wl,-z,lazy")
 """How a library is compiled: what its host code calls need not be there."""
@@ -150,6 +153,7 @@ class ProgramSources:
         libraries = {kind: self.place / f"{number}_{kind}.so" for kind in _SIDES} if has_sides else {}
         lines = [
             '#include "npusim/launch.h"',
+            *(['#include "npusim/half_maths.h"'] if self._includes(path, _MATHS) else []),
             # which headers leave to the vendor's compiler
             *(
                 ['#include "kernel_operator.h"']
@@ -204,6 +208,8 @@ class ProgramSources:
         return without_dead_branches(code, self.defines)
 
     def _is_concerned(self, path: Path) -> bool:
+        if path.suffix == _OF_THE_VENDOR:
+            return True
         for file in self._files(path):
             code = without_text(self._text(file))
             if "__global__" in code or next(launches(code), -1) >= 0:
@@ -214,12 +220,15 @@ class ProgramSources:
         """Return the kernels whose names other functions have too."""
         if self._shared_names is None:
             files = {file: None for path in self.paths for file in self._files(path)}
-            self._shared_names = shared_kernels([self._text(file) for file in files], own_names())
+            self._shared_names = shared_kernels([self._text(file) for file in files], names_of_functions())
         return self._shared_names
 
     def _has_device_code(self, path: Path) -> bool:
         """Return whether a source includes a header of the device's."""
         return any(_is_device_code(self._text(file)) for file in self._files(path))
+
+    def _includes(self, path: Path, what: re.Pattern[str]) -> bool:
+        return any(what.search(without_text(self._text(file))) for file in self._files(path))
 
     def _text(self, path: Path) -> str:
         if path not in self._texts:

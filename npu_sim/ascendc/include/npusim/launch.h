@@ -8,6 +8,7 @@
 #include <typeinfo>
 #include <vector>
 
+#include "npusim/half_text.h"
 #include "npusim/launched.h"
 #include "npusim/runtime.h"
 
