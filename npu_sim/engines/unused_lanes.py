@@ -16,7 +16,7 @@ import numpy.typing as npt
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Space
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
-from npu_sim.isa.footprint import READ, empty_runs, footprint_at
+from npu_sim.isa.footprint import MAY_LEAVE_OPEN, READ, empty_runs, footprint_at, left_open_at
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.mte import ITEM_BYTES_OF_CODE
 from npu_sim.isa.op import SPEC_OF_OP, Op, by_opcode
@@ -92,6 +92,7 @@ def unused(found: Sequence[Violation], rows: np.ndarray, product: Product, *, ot
             trail.begin_unnamed(len(found), reads)
         leaves = any(box[0] != Space.UB and box[1] != READ for box in boxes)
         trail.follow(rows[at : at + 1], at, reads, writes, leaves=leaves)
+        trail.forget(_pieces(_left_open(rows, at, runs)))
         if loads:
             taken: _Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.GM and box[1] == READ]
             trail.begin_loads({number: found[number] for number in loads}, rows[at : at + 1], taken)
@@ -183,6 +184,11 @@ class _Trail:
         ub = np.zeros(len(self._label), np.uint8)
         return ub if self._run(row.copy(), ub, gm) else None
 
+    def forget(self, left_open: Iterable[slice]) -> None:
+        """Take bytes that a row has just written for such as nobody wrote: it leaves open what they hold."""
+        for piece in left_open:
+            self._writer[piece] = -1
+
     def follow(self, row: np.ndarray, at: int, reads: _Boxes, writes: _Boxes, *, leaves: bool) -> None:
         """Take one row: what it reads may reach what it writes."""
         labels: set[int] = set()
@@ -268,6 +274,12 @@ class _Trail:
         while self._same_as[label] != label:
             label = self._same_as[label]
         return label
+
+
+def _left_open(rows: np.ndarray, at: int, runs: np.ndarray) -> _Boxes:
+    if not MAY_LEAVE_OPEN[rows["op"][at]]:
+        return []
+    return [tuple(box[2:]) for box in runs[: int(left_open_at(rows, at, runs))].tolist()]
 
 
 def _pieces(boxes: _Boxes) -> Iterator[slice]:
