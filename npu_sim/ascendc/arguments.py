@@ -84,10 +84,13 @@ class Pointer:
     memory : uint8 array
     offset : int
         Of the place that it points to.
+    filled : tuple of (int, int) or None
+        Bytes of the memory, [begin, end), that something has written; None: all.
     """
 
     memory: npt.NDArray[np.uint8]
     offset: int
+    filled: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +159,7 @@ class Arguments:
         workspace: Sequence[int] = (),
     ) -> None:
         self._kernel = kernel
+        self._filled = list[tuple[int, int]]()
         self._given = [value.memory if isinstance(value, Pointer) else value for value in given]
         self._offsets = [value.offset if isinstance(value, Pointer) else 0 for value in given]
         self._names = [names[i] if i < len(names) else f"argument {i}" for i in range(len(given))]
@@ -173,7 +177,7 @@ class Arguments:
         for number, value in enumerate(self._given):
             if isinstance(given[number], Pointer):
                 is_out = number in self._outputs
-                self._tensors[number] = self._place_shared(self._names[number], value, is_out=is_out)
+                self._tensors[number] = self._place_shared(self._names[number], given[number], is_out=is_out)
             elif isinstance(value, PointerList):
                 self._place_pointers(number, value)
             elif isinstance(value, PointerStruct):
@@ -201,6 +205,11 @@ class Arguments:
     def known_bytes(self) -> list[bytes]:
         """What is in memory besides data: structs, lists and what pointers of one value mean."""
         return list(self._bytes.values())
+
+    @property
+    def filled(self) -> tuple[tuple[int, int], ...]:
+        """Bytes of global memory, [begin, end), that were written before, of tensors that were not as a whole."""
+        return tuple(self._filled)
 
     @property
     def data(self) -> list[GmTensor]:
@@ -235,16 +244,21 @@ class Arguments:
             kinds = "an array, a list of arrays, a number, bytes or None"
             raise DTypeError(f"{name} of {self._kernel} must be {kinds}, not {shown(value)}")
 
-    def _place_shared(self, name: str, memory: np.ndarray, *, is_out: bool = False) -> GmTensor:
+    def _place_shared(self, name: str, pointer: Pointer, *, is_out: bool = False) -> GmTensor:
         """Place what several arguments may point into, once."""
+        memory, filled = pointer.memory, pointer.filled
         if id(memory) not in self._shared:
-            self._shared[id(memory)] = self._place_array(name, memory, is_out=is_out)
+            is_whole = filled is None or filled == ((0, memory.nbytes),)
+            place = self._place_array(name, memory, is_out=is_out, is_filled=is_whole)
+            at, parts = place.address, () if is_whole or filled is None else filled
+            self._filled += [(at + begin, at + end) for begin, end in parts]
+            self._shared[id(memory)] = place
         return self._shared[id(memory)]
 
     def _place_pointers(self, number: int, value: PointerList) -> None:
         name = self._names[number]
         self._lists[number] = [
-            (one.memory, self._place_shared(f"{name}[{i}]", one.memory)) for i, one in enumerate(value.pointers)
+            (one.memory, self._place_shared(f"{name}[{i}]", one)) for i, one in enumerate(value.pointers)
         ]
         addresses = [
             place.address + one.offset for one, (_, place) in zip(value.pointers, self._lists[number], strict=True)
@@ -257,20 +271,24 @@ class Arguments:
         name, data = self._names[number], bytearray(value.data)
         self._lists[number] = []
         for at, one in value.pointers.items():
-            place = self._place_shared(f"{name}+{at}", one.memory)
+            place = self._place_shared(f"{name}+{at}", one)
             self._lists[number].append((one.memory, place))
             struct.pack_into("<Q", data, at, place.address + one.offset)
         self._bytes[number] = bytes(data)
         self._tensors[number] = own = self.gm.add(name, len(data), initialised=True)
         self._relocations += [own.address + at for at in value.pointers]
 
-    def _place_array(self, name: str, value: np.ndarray, *, is_out: bool) -> GmTensor:
+    def _place_array(self, name: str, value: np.ndarray, *, is_out: bool, is_filled: bool = True) -> GmTensor:
         if is_out and not value.flags.writeable:
             raise ShapeError(f"{name} of {self._kernel} must be an array that can be written")
         if value.dtype.hasobject:
             raise DTypeError(f"{name} of {self._kernel} must be an array of numbers, not of {value.dtype}")
         return self.gm.add(
-            name, max(value.nbytes, 1), initialised=not is_out, data=_data_of(value.dtype), is_output=is_out
+            name,
+            max(value.nbytes, 1),
+            initialised=is_filled and not is_out,
+            data=_data_of(value.dtype),
+            is_output=is_out,
         )
 
     def load(self, process: Process, memory: npt.NDArray[np.uint8]) -> None:
@@ -300,7 +318,7 @@ class Arguments:
                 held = memory[place.address : place.address + argument.size]
                 if data is not None:
                     held[:] = np.frombuffer(data, np.uint8)
-                elif place.initialised:
+                elif not place.is_output and number not in self._workspace:
                     held.view(value.dtype).reshape(value.shape)[...] = value
             elif value is None:
                 argument.kind, argument.word = ArgumentKind.TENSOR, -1

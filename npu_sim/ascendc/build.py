@@ -23,6 +23,7 @@ from npu_sim.ascendc.older_names import older_names
 from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
+from npu_sim.ascendc.shared_names import kernel_meant, shared_kernels, with_types_of_kernels
 from npu_sim.ascendc.source import Kind, Source, is_of_the_host, needs_sides, without_text
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
@@ -48,6 +49,7 @@ _TILINGS = "npusim_tilings.h"
 _DEFINED = re.compile(r"^(?:template\b.*?>\s*)?inline\s+[\w:<>&*\s]*?\b([A-Z]\w*)\(", re.MULTILINE)
 _MADE = re.compile(r"^NPUSIM_\w+\(([^()]*)\)$", re.MULTILINE)
 """Uses of macros that define a public function, whose names begin with a capital."""
+_OF_HALF = re.compile(r"\bNPUSIM_OF_(?:HALF|TWO)\((\w+)\)")
 _OF_THE_STANDARD = re.compile(r"^\s*#\s*include\s*<(\w+(?:\.h)?)>", re.MULTILINE)
 _UNRESOLVED = "-DACL_FUNC_VISIBILITY=__attribute__((weak))"
 """What headers of the user call of the runtime need not be there when the kernel's program is linked."""
@@ -114,6 +116,13 @@ def own_names() -> frozenset[str]:
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(INCLUDE.rglob("*.h")))
     made = (name for use in _MADE.findall(text) for name in re.findall(r"\b[A-Z]\w*", use))
     return frozenset((*_DEFINED.findall(text), *made))
+
+
+@cache
+def names_of_functions() -> frozenset[str]:
+    """Return the functions that a kernel may share its name with, of the headers of the package and of the host's."""
+    maths = (INCLUDE / "npusim" / "half_maths.h").read_text(encoding="utf-8")
+    return own_names() | frozenset(_OF_HALF.findall(maths))
 
 
 def arch_defines(product: Product, kind: Kind) -> list[str]:
@@ -202,7 +211,8 @@ class Build:
         standard = self._write_host_headers(own)
         (place / _TILINGS).write_text(self._tilings(), encoding="utf-8", errors="surrogateescape")
         path = str(self.source.path).replace("\\", "\\\\").replace('"', '\\"')
-        body = f'#line 1 "{path}"\n{plain(self.source.text)}'
+        shared = shared_kernels(self._own_texts(), names_of_functions())
+        body = f'#line 1 "{path}"\n{plain(with_types_of_kernels(self.source.text, shared))}'
         (place / "source.inc").write_text(body, encoding="utf-8", errors="surrogateescape")
         headers = included(self.source, self._include)
         others = folders_of_others(headers, self.source)
@@ -224,7 +234,7 @@ class Build:
             '#include "source.inc"',
             "#undef main",
             '#include "npusim/entry.h"',
-            f"NPUSIM_ENTRY({self.kernel})",
+            f"NPUSIM_ENTRY({kernel_meant(self.kernel, shared)})",
         ]
         (place / "main.cpp").write_text("\n".join(main) + "\n", encoding="utf-8")
         include = [f"-I{path}" for path in (INCLUDE, *own, HOST_INCLUDE)]

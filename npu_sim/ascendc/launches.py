@@ -8,8 +8,9 @@ arguments are converted, is then found out by the compiler as for any call, in m
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
+from npu_sim.ascendc.shared_names import kernel_meant
 from npu_sim.ascendc.source import without_text
 from npu_sim.errors import InputFileError
 
@@ -25,7 +26,7 @@ _NEAR = 2000
 """Characters before a place that are looked at for what ends there."""
 
 
-def launches_as_calls(text: str, path: object) -> str:
+def launches_as_calls(text: str, path: object, shared: Collection[str] = ()) -> str:
     """Return a source with a call for each launch, every line where it was.
 
     Parameters
@@ -33,6 +34,8 @@ def launches_as_calls(text: str, path: object) -> str:
     text : str
     path : object
         Its name, for messages.
+    shared : collection of str
+        Kernels whose names other functions have too.
 
     Raises
     ------
@@ -46,7 +49,10 @@ def launches_as_calls(text: str, path: object) -> str:
         if first == at or last < 0:
             line = code.count("\n", 0, at) + 1
             raise InputFileError(f"{path}:{line}: launch must be kernel<<<blocks, l2, stream>>>(arguments)")
-        edits += [(first, first, "NPUSIM_KERNEL("), (at, at + 3, ").on("), (last, last + 3, ")")]
+        kernel = code[first:at]
+        meant = kernel_meant(kernel, shared)
+        begun, named = ("NPUSIM_KERNEL(", "") if meant == kernel else ("NPUSIM_KERNEL_OF((", f"), {meant}")
+        edits += [(first, first, begun), (at, at + 3, f"{named}).on("), (last, last + 3, ")")]
     pieces, done = list[str](), 0
     for first, last, new in sorted(edits):
         pieces += [text[done:first], new]

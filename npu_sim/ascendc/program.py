@@ -20,12 +20,14 @@ from npu_sim.ascendc.build import (
     HOST_INCLUDE,
     INCLUDE,
     arch_defines,
+    names_of_functions,
     side_defines,
     write_headers,
 )
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.launches import launches, launches_as_calls
 from npu_sim.ascendc.older_names import older_names
+from npu_sim.ascendc.shared_names import kernel_meant, shared_kernels, with_types_of_kernels
 from npu_sim.ascendc.source import (
     KernelHead,
     Kind,
@@ -44,7 +46,10 @@ _ANY_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M
 _BLOCKS = '#include "npusim/blocks.h"'
 _NO_BLOCKS = "template <class K> void npusim::run_blocks(K kernel) { __builtin_trap(); }"
 """Behind a source that has no device code: nothing that it launches can run."""
+_MATHS = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<(?:cmath|math\.h|bits/stdc\+\+\.h)>", re.MULTILINE)
 _NAMED = re.compile(r"\bAscendC::")
+_OF_THE_VENDOR = ".asc"
+"""Sources for the vendor's compiler, whose own types (``half``) they have without a header."""
 _SIDES: tuple[Kind, ...] = ("cube", "vector")
 _SHARED = ("-fPIC", "-shared", "-Wl,-z,lazy")
 """How a library is compiled: what its host code calls need not be there."""
@@ -100,6 +105,7 @@ class ProgramSources:
     defines: Sequence[str] = ()
     _made: dict[Path, Path | None] = field(default_factory=dict)
     _texts: dict[Path, str] = field(default_factory=dict)
+    _shared_names: frozenset[str] | None = None
 
     @property
     def loader(self) -> Path:
@@ -139,12 +145,15 @@ class ProgramSources:
         table = ", ".join([f'{{"", {CORE_KIND[kind]}, {vectors}, ""}}', *rows])
         own = without_text(self._text(path))
         stubs = [
-            _stub(name, head) for name, head in heads.items() if name in called and re.search(rf"\b{name}\s*\(", own)
+            _stub(name, kernel_meant(name, self._shared()), head)
+            for name, head in heads.items()
+            if name in called and re.search(rf"\b{name}\s*\(", own)
         ]
         has_device_code = self._has_device_code(path)
         libraries = {kind: self.place / f"{number}_{kind}.so" for kind in _SIDES} if has_sides else {}
         lines = [
             '#include "npusim/launch.h"',
+            *(['#include "npusim/half_maths.h"'] if self._includes(path, _MATHS) else []),
             # which headers leave to the vendor's compiler
             *(
                 ['#include "kernel_operator.h"']
@@ -199,15 +208,27 @@ class ProgramSources:
         return without_dead_branches(code, self.defines)
 
     def _is_concerned(self, path: Path) -> bool:
+        if path.suffix == _OF_THE_VENDOR:
+            return True
         for file in self._files(path):
             code = without_text(self._text(file))
             if "__global__" in code or next(launches(code), -1) >= 0:
                 return True
         return self._has_device_code(path)
 
+    def _shared(self) -> frozenset[str]:
+        """Return the kernels whose names other functions have too."""
+        if self._shared_names is None:
+            files = {file: None for path in self.paths for file in self._files(path)}
+            self._shared_names = shared_kernels([self._text(file) for file in files], names_of_functions())
+        return self._shared_names
+
     def _has_device_code(self, path: Path) -> bool:
         """Return whether a source includes a header of the device's."""
         return any(_is_device_code(self._text(file)) for file in self._files(path))
+
+    def _includes(self, path: Path, what: re.Pattern[str]) -> bool:
+        return any(what.search(without_text(self._text(file))) for file in self._files(path))
 
     def _text(self, path: Path) -> str:
         if path not in self._texts:
@@ -238,7 +259,8 @@ class ProgramSources:
 
     def _rewritten(self, path: Path) -> str:
         """Return a file with calls for launches, and with the names of what is made for headers that have some."""
-        text = plain(launches_as_calls(self._text(path), path))
+        shared = self._shared()
+        text = plain(launches_as_calls(with_types_of_kernels(self._text(path), shared), path, shared))
         others = {name: made for name, place in self._included(path).items() if (made := self._header(place))}
         return _INCLUDE.sub(lambda found: f'{found[1]}"{others.get(found[2], found[2])}"', text)
 
@@ -274,13 +296,13 @@ def _quoted(path: Path) -> str:
     return str(path).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def _stub(name: str, head: KernelHead) -> str:
+def _stub(name: str, meant: str, head: KernelHead) -> str:
     """Return the function by which other sources launch a kernel."""
     parameters = "".join(f", {one}" for one in head.parameters.split(",") if one.strip())
     return (
         f'extern "C" __attribute__((weak)) uint32_t aclrtlaunch_{name}(uint32_t npusim_blocks, void* npusim_stream'
-        f"{parameters}) {{ return NPUSIM_KERNEL({name}).on(npusim_blocks, nullptr, npusim_stream)"
-        f"({', '.join(head.names)}); }}"
+        f"{parameters}) {{ return NPUSIM_KERNEL_OF(({name}), {meant})"
+        f".on(npusim_blocks, nullptr, npusim_stream)({', '.join(head.names)}); }}"
     )
 
 

@@ -73,6 +73,7 @@ def launches_of(
         sites={number: str(line) for number, line in told.lines.items()},
         auto_sync=auto_sync,
         plain_stores=told.plain_stores,
+        filled=arguments.filled,
     )
     return (launch,)
 

@@ -8,10 +8,10 @@ with types of a host library in its head goes as a whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from npu_sim.ascendc.branches import without_dead_branches
 from npu_sim.ascendc.reached import reached
@@ -47,7 +47,9 @@ _PARAMETERS = re.compile(r"[^()]*(?:\([^()]*\)[^()]*)*\)")
 _BRACE, _BODY = re.compile(r"[{}]"), re.compile(r"\s*\{")
 _CLASS = re.compile(r"\b(?:class|struct)\s+(\w+)\s*(?:final\s*)?(?:<[^;{}()]*>\s*)?(?::[^;{}()]*)?\{")
 _HELPER = re.compile(
-    r"^(?![ \t]|extern\b|[^\n]*__global__)[^;{}()#\n]*\b__aicore__\b[^;{}()\n]*?(?<![\w:~])(\w+)\s*\(", re.MULTILINE
+    r"^(?![ \t]|extern\b|[^\n]*__global__)[^;{}()#\n]*\b__aicore__\b(?:__attribute__\s*\(\([^()]*\)\)|[^;{}()\n])*?"
+    r"(?<![\w:~])(?!__attribute__\b)(\w+)\s*\(",
+    re.MULTILINE,
 )
 """A function of a kernel that is no member: it begins its line."""
 _ASSERT = re.compile(r"\bASSERT\s*\(")
@@ -222,6 +224,27 @@ def kernel_heads(code: str) -> dict[str, KernelHead]:
             own, own_vectors, parameters, template is not None, takes_types, namespace, several_in
         )
     return heads
+
+
+class KernelDeclaration(NamedTuple):
+    """Where a kernel is defined or declared: its name, what stands before that, and its parameters with parentheses."""
+
+    name: str
+    begin: int
+    end: int
+    head: str
+    parameters: str
+
+
+def kernel_declarations(code: str) -> Iterator[KernelDeclaration]:
+    """Yield what of ``code`` (see `without_text`) defines or declares kernels, bodies left out."""
+    for found in _KERNEL.finditer(code):
+        end = _PARAMETERS.match(code, found.end())
+        if end is not None:
+            first = max(one.end() for one in _BEFORE_HEAD.finditer(code, 0, found.start()))
+            head = code[first : found.start(1)]
+            begin = first + len(head) - len(head.lstrip())
+            yield KernelDeclaration(found[1], begin, end.end(), head.strip(), f"({end[0]}")
 
 
 def _namespace_of(code: str, at: int) -> str:

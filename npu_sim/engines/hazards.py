@@ -101,7 +101,7 @@ def run_hazards(
         buffer = empty_rows(max(chunk_rows, launch.step_rows))
         checker.auto_sync, checker.line_of = launch.auto_sync, launch.place_of
         checker.has_buffers, checker.keeps_cores = bool(launch.buffers), launch.keeps_cores
-        checker.plain_stores = launch.plain_stores
+        checker.plain_stores = (*launch.plain_stores, *launch.filled)
         alike = None
         if not launch.keeps_cores and launch.core_count > 1:
             alike = programs_of(launch) if programs is None else programs[number]

@@ -95,11 +95,14 @@ NO_PIPE = np.int64(7)
 """In an entry: of no row, see `hazards_jit.note_plain_store`."""
 ALL = np.int64(Pipe.ALL)
 GM = np.int64(Space.GM)
+UB = np.int64(Space.UB)
 FOREIGN_ATOMIC = np.int64(3)
 GM_READER = np.int64(4)
 GM_SCALAR_READER = np.int64(6)
 SCALAR_READER = np.int64(Pipe.M)
 FOREIGN_READER = np.int64(5)
+LEFT_OPEN = np.int64(Pipe.FIX)
+"""Of UB: who wrote it last and left open what it holds; no pipe of that number reads it."""
 
 
 class Shadow(NamedTuple):

@@ -34,6 +34,7 @@ from npu_sim.engines.hazards_book import (
     FULL,
     GM,
     KNOWN,
+    LEFT_OPEN,
     LIVES,
     NODE_COUNT,
     ONE,
@@ -52,6 +53,7 @@ from npu_sim.engines.hazards_book import (
     STALE,
     TURNED,
     TURNS,
+    UB,
     UNINITIALISED,
     USED,
     ZERO,
@@ -125,7 +127,7 @@ def scan_lives(
     base = book[SPACE + 4 * space]
     writers = slots[0]
     for q in range(1, PIPE_COUNT):
-        if book[USED + SLOTS * space + q] == 0:
+        if book[USED + SLOTS * space + q] == 0 or (space == UB and q == LEFT_OPEN):
             continue
         readers = slots[q]
         # two rows are remembered: what was loaded into a filled map takes turns with the fill
@@ -345,6 +347,37 @@ def scan(
             if mask != FULL:
                 start, length = start + _mask_start(mask), _mask_length(mask)
             _judge(book, findings, lives, entry, limits, own_code, core_code, floor, init_floor, space, start, length)
+
+
+@jit
+def _entry_of(nodes: np.ndarray, head: Int, byte: Int) -> Int:
+    """Return the entry of a byte of a cell; ``head`` is what its slot holds."""
+    if head >= 0:
+        return head
+    node = -head
+    while node != 0:
+        if nodes[node, 0] >> byte & 1:
+            return nodes[node, 1]
+        node = nodes[node, 2]
+    return ZERO
+
+
+@jit
+def scan_left_open(
+    slots: np.ndarray, nodes: np.ndarray, book: np.ndarray, findings: np.ndarray, c0: Int, c1: Int, mask: Int
+) -> None:
+    """Report the bytes ``mask`` of the cells ``[c0, c1)`` of UB whose last writer has left them open."""
+    base = book[SPACE + 4 * UB + 0]
+    for c in range(c0, c1):
+        if slots[LEFT_OPEN, c] == 0:
+            continue
+        for byte in range(32):
+            if mask >> byte & 1 == 0:
+                continue
+            entry = _entry_of(nodes, slots[LEFT_OPEN, c], np.int64(byte))
+            # what is older than the core counts as unwritten anyway
+            if entry >= max(book[CHIP_BASE] * 8, ONE) and entry == _entry_of(nodes, slots[0, c], np.int64(byte)):
+                report(book, findings, UNINITIALISED, entry, UB, (c - base) * 32 + byte, ONE, ZERO)
 
 
 @jit

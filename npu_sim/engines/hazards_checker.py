@@ -414,6 +414,8 @@ class Checker:
             if code == kept.STALE:
                 return f"{text}, whose buffer was handed back since and not filled again"
             return f"{text} without set/wait {other}->{pipe}"
+        if before is not None and code == kept.UNINITIALISED:
+            return f"{place.words} reads bytes that row {before.number} {before.words} leaves open"
         if before is not None:
             return f"{place.words} sets flag {extra} for {pipe_name(int(row['peer']))} again before a wait clears it"
         if code == kept.UNINITIALISED:

@@ -65,15 +65,16 @@ from npu_sim.engines.hazards_book import (
     STOPPED,
     TOO_LARGE,
     TURNED,
+    UB,
     WAIT_UNSET,
     WRITE_MISALIGNED,
     ZERO,
     report,
 )
 from npu_sim.engines.hazards_cells import set
-from npu_sim.engines.hazards_touch import blocks_touched, look_run, nodes_needed, touch_run
+from npu_sim.engines.hazards_touch import blocks_touched, leave_open, look_run, nodes_needed, touch_run
 from npu_sim.isa.codes import SPACES, Pipe
-from npu_sim.isa.footprint import NO_FOOTPRINT, footprint
+from npu_sim.isa.footprint import MAY_LEAVE_OPEN, NO_FOOTPRINT, WRITE, footprint, left_open
 from npu_sim.isa.gm_extent import gm_operands, space_of
 from npu_sim.isa.instruction import ITEM, Instruction
 from npu_sim.isa.mte import item_bytes
@@ -334,7 +335,7 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
             report(book, findings, TOO_LARGE, ZERO, ZERO, ZERO, ZERO, BLOCK_LIMIT)
             count = np.int64(0)
         if count > 0:
-            if nodes_needed(book, runs, count) > book[FREE_COUNT]:
+            if _nodes_of(book, row, runs, count) > book[FREE_COUNT]:
                 return i
             _check_alignment(book, findings, row)
         book[PIPE] = pipe
@@ -353,14 +354,28 @@ def check_rows(shadow: Any, rows: np.ndarray, first: Int, end: Int) -> Int:
                 slots, nodes, book, findings, lives, turned, births, tensors, runs, r, entry, limits,
                 np.int64(row["tensor"]),
             )  # fmt: skip
+        if count > 0 and MAY_LEAVE_OPEN[op] and not gm_only:
+            leave_open(slots, nodes, book, runs, left_open(row, runs), entry)
         book[SERIAL] += 1
     return end
 
 
 @jit
+def _nodes_of(book: np.ndarray, row: Any, runs: np.ndarray, count: Int) -> Int:
+    """Return the nodes that a row with the footprint ``runs[:count]`` may need."""
+    needed = nodes_needed(book, runs, count)
+    if MAY_LEAVE_OPEN[row["op"]]:
+        # two parts of a cell, and what lay there
+        for i in range(count):
+            if runs[i, 0] == UB and runs[i, 1] == WRITE:
+                needed += 3 * min(runs[i, 4] * ((runs[i, 3] >> 5) + 1), book[SPACE + 4 * UB + 1] >> 5)
+    return needed
+
+
+@jit
 def nodes_needed_by(shadow: Any, rows: np.ndarray, index: Int) -> Int:
     """Return the nodes that ``rows[index]`` may need."""
-    return nodes_needed(shadow.book, shadow.runs, footprint(rows[index], shadow.runs))
+    return _nodes_of(shadow.book, rows[index], shadow.runs, footprint(rows[index], shadow.runs))
 
 
 @jit

@@ -23,6 +23,7 @@ from npu_sim.engines.hazards_book import (
     GM_READER,
     GM_SCALAR_READER,
     LAUNCH_BASE,
+    LEFT_OPEN,
     NODE_COUNT,
     ONE,
     PHASE_BASE,
@@ -33,6 +34,7 @@ from npu_sim.engines.hazards_book import (
     SCALAR_READER,
     SLOTS,
     SPACE,
+    UB,
     WAR,
     WAW,
     WRITE_BEYOND,
@@ -40,7 +42,16 @@ from npu_sim.engines.hazards_book import (
     ZERO,
     report,
 )
-from npu_sim.engines.hazards_cells import end_lives, keep_foreign, quiet_until, scan, scan_lives, set, used_slots
+from npu_sim.engines.hazards_cells import (
+    end_lives,
+    keep_foreign,
+    quiet_until,
+    scan,
+    scan_left_open,
+    scan_lives,
+    set,
+    used_slots,
+)
 from npu_sim.isa.codes import Pipe
 from npu_sim.isa.footprint import ATOMIC_ADD, READ, WRITE
 
@@ -79,7 +90,7 @@ def _touch_cells(
         init_floor = book[CHIP_BASE] * 8 if access == READ else ZERO
     used = used_slots(slots, book, c0, c0 + (repeats - 1) * step + length, space)
     for slot in range(SLOTS):
-        if slot > 0 and used >> slot & 1 == 0:
+        if (slot > 0 and used >> slot & 1 == 0) or (space == UB and slot == LEFT_OPEN):
             continue
         is_reader = slot > 0 if on_chip else slot > 3
         if is_reader and (access == READ or (on_chip and slot == reader)):
@@ -115,6 +126,8 @@ def _touch_cells(
             keep_foreign(slots, nodes, book, target, foreign, first, first + length, mask)
         if on_chip and access == READ:
             scan_lives(slots, book, findings, lives, turned, first, first + length, space)
+            if space == UB and used >> LEFT_OPEN & 1 != 0:
+                scan_left_open(slots, nodes, book, findings, first, first + length, mask)
         elif on_chip:
             end_lives(slots, book, lives, first, first + length)
         set(slots, nodes, book, target, first, first + length, mask, entry, space)
@@ -238,6 +251,26 @@ def touch_run(
             )
         if cut < end:
             _touch_bytes(slots, nodes, book, findings, lives, turned, space, access, entry, limits, cut, end, ZERO)
+
+
+@jit
+def leave_open(
+    slots: np.ndarray, nodes: np.ndarray, book: np.ndarray, runs: np.ndarray, count: Int, entry: Int
+) -> None:
+    """Note that ``entry`` has just written the bytes of UB of ``runs[:count]`` and left open what they hold."""
+    base, capacity = book[SPACE + 4 * UB + 0], book[SPACE + 4 * UB + 1]
+    for r in range(count):
+        for i in range(runs[r, 4]):
+            start = runs[r, 2] + i * runs[r, 5]
+            end = min(start + runs[r, 3], capacity)
+            start = max(start, ZERO)
+            while start < end:
+                cell, lead = start >> 5, start & 31
+                mask = (FULL << lead) & FULL
+                if (cell + 1) * 32 > end:
+                    mask &= (ONE << (end & 31)) - 1
+                set(slots, nodes, book, LEFT_OPEN, base + cell, base + cell + 1, mask, entry, UB)
+                start = (cell + 1) * 32
 
 
 @jit

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from npu_sim.engines.known_lanes import Boxes, KnownLanes, is_led, pieces
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Space
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
-from npu_sim.isa.footprint import READ, empty_runs, footprint_at
+from npu_sim.isa.footprint import MAY_LEAVE_OPEN, READ, empty_runs, footprint_at, left_open_at
+from npu_sim.isa.instructions.sort32 import SCORES
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.mte import ITEM_BYTES_OF_CODE
 from npu_sim.isa.op import SPEC_OF_OP, Op, by_opcode
@@ -36,10 +38,10 @@ _OF_BITS = ((0, 0), (0, 0xFF), (0xFF, 0), (0xFF, 0xFF))
 _BITWISE = (Op.AND_, Op.AND_MASKED, Op.OR_, Op.OR_MASKED, Op.NOT_, Op.NOT_MASKED)
 """Each bit by itself, as those of masks are: with the bits of `_OF_BITS`, all that both may be are tried."""
 _SELECTIONS = (Op.SELECT, Op.SELECT_SCALAR)
-_Boxes = list[tuple[int, int, int, int]]
-"""First byte, bytes of a repetition, repetitions, bytes between them."""
-
-
+_Reached = list[tuple[slice, npt.NDArray[np.uint8]]]
+"""Bytes of UB and bits of each."""
+_BY_VALUES = (Op.GATHER, Op.GATHER_MASKED, Op.GATHER_MASK, Op.SORT32)
+"""Rows of which more is told where it is known what UB holds."""
 _PLACES = by_opcode(lambda one: one.by_data != "" or one.op in (Op.SORT32, Op.MRG_SORT), dtype=np.bool_)
 """Whether data may say where results lie."""
 
@@ -50,8 +52,12 @@ def _is_placed_by_data(row: np.ndarray) -> bool:
     return bool(_PLACES[op]) and not (op == Op.GATHER_MASK and row["pattern"][0] != 0)
 
 
-def unused(found: Sequence[Violation], rows: np.ndarray, product: Product, *, others: bool = False) -> list[bool]:
+def unused(
+    found: Sequence[Violation], rows: np.ndarray, product: Product, *, others: bool = False
+) -> list[bool | None]:
     """Return which findings of unwritten or stale bytes of UB, or of global memory that is loaded there, nothing needs.
+
+    None stands for what is not known, also where the finding is one of elements that unknown offsets may name.
 
     Parameters
     ----------
@@ -64,7 +70,7 @@ def unused(found: Sequence[Violation], rows: np.ndarray, product: Product, *, ot
         Whether to follow all other rows too that read bytes which nothing has written; the last of the result is
         whether nothing depends on any of those, and no other space is read so that it might be one of theirs.
     """
-    nothing = [False] * (len(found) + others)
+    nothing: list[bool | None] = [None] * (len(found) + others)
     if len(rows) > ROWS:
         return nothing
     rows = rows.copy()
@@ -74,36 +80,58 @@ def unused(found: Sequence[Violation], rows: np.ndarray, product: Product, *, ot
     starts: dict[int, list[int]] = {}
     for number, violation in enumerate(found):
         starts.setdefault(violation.row, []).append(number)
-    trail = _Trail(len(nothing), product)
-    runs = empty_runs()
+    trail = _Trail(len(nothing), product, follows_values=bool(np.isin(rows["op"], _BY_VALUES).any()))
+    runs, unknown = empty_runs(), set[int]()
     for at in range(len(rows)):
         count = int(footprint_at(rows, at, runs))
         boxes = runs[: max(count, 0)].tolist()
-        reads: _Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.UB and box[1] == READ]
-        writes: _Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.UB and box[1] != READ]
-        here = starts.get(at, ())
+        reads: Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.UB and box[1] == READ]
+        writes: Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.UB and box[1] != READ]
+        row, here = rows[at : at + 1], starts.get(at, ())
+        touched = trail.touched(row, writes)
+        taken_of = reads if touched is None else touched[0]
         loads = [number for number in here if found[number].space is Space.GM]
         for number in here:
-            if number not in loads:
-                trail.begin(number, found[number], reads)
+            if touched is None and is_left_to_offsets(found[number], rows[at]):
+                unknown.add(number)
+            elif number not in loads:
+                trail.begin(number, found[number], reads, taken_of)
         if others and at not in starts:
             if any(box[0] not in (Space.UB, Space.GM) and box[1] == READ for box in boxes):
                 trail.use(len(found))
-            trail.begin_unnamed(len(found), reads)
+            trail.begin_unnamed(len(found), taken_of)
         leaves = any(box[0] != Space.UB and box[1] != READ for box in boxes)
-        trail.follow(rows[at : at + 1], at, reads, writes, leaves=leaves)
+        if touched is None:
+            trail.follow(row, at, reads, writes, leaves=leaves)
+        else:
+            trail.follow(row, at, *touched, leaves=leaves, is_led=True)
+        left_open = list(pieces(_left_open(rows, at, runs)))
+        trail.forget(left_open)
+        trail.follow_values(row, boxes, left_open)
         if loads:
-            taken: _Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.GM and box[1] == READ]
-            trail.begin_loads({number: found[number] for number in loads}, rows[at : at + 1], taken)
+            taken: Boxes = [tuple(box[2:]) for box in boxes if box[0] == Space.GM and box[1] == READ]
+            trail.begin_loads({number: found[number] for number in loads}, row, taken)
     if others and trail.is_one_used():
         trail.use(len(found))
-    return [not trail.is_used(number) for number in range(len(nothing))]
+    return [None if number in unknown else not trail.is_used(number) for number in range(len(nothing))]
+
+
+def is_left_to_offsets(violation: Violation, row: np.void) -> bool:
+    """Return whether all of the bytes are a part of what offsets may reach, and none of them an offset."""
+    instruction = SPEC_OF_OP.get(int(row["op"]))
+    if instruction is None or "src_bytes" not in instruction.fields:
+        return False
+    first, offsets = int(row["src0"]), int(row["src1"])
+    end, last = violation.start + violation.length, first + int(row["src_bytes"])
+    if violation.length >= last - first or violation.start < first or end > last:
+        return False
+    return offsets < first or offsets >= last  # a source that holds its own offsets is not told apart
 
 
 class _Trail:
     """What the bytes of UB depend on, row by row."""
 
-    def __init__(self, findings: int, product: Product) -> None:
+    def __init__(self, findings: int, product: Product, *, follows_values: bool) -> None:
         size = product.core.ub_bytes
         self._label = np.zeros(size, np.int32)  # a finding by number, from 1 on
         self._bits = np.zeros(size, np.uint8)  # of a byte with a label: which depend on it
@@ -111,6 +139,7 @@ class _Trail:
         self._same_as = list(range(findings + 1))
         self._used = [False] * (findings + 1)
         self._follows = set[int]()  # labels of what rows without a finding of their own read
+        self._values = KnownLanes(size, self._run) if follows_values else None
         # a choice by other bytes is made both ways
         self._others = (_ordinary(size), np.zeros(size, np.uint8), np.full(size, 0xFF, np.uint8))
 
@@ -125,9 +154,9 @@ class _Trail:
         """Take a finding for used."""
         self._used[self._root(number + 1)] = True
 
-    def begin_unnamed(self, number: int, reads: _Boxes) -> None:
+    def begin_unnamed(self, number: int, reads: Boxes) -> None:
         """Note all bytes of a row that nothing has written."""
-        for piece in _pieces(reads):
+        for piece in pieces(reads):
             unwritten = self._writer[piece] < 0
             if unwritten.any():
                 labels = self._label[piece]
@@ -135,24 +164,31 @@ class _Trail:
                 fresh = unwritten & (labels == 0)
                 labels[fresh], self._bits[piece][fresh] = number + 1, 0xFF
 
-    def begin(self, number: int, violation: Violation, reads: _Boxes) -> None:
-        """Note the bytes that a finding means."""
+    def touched(self, row: np.ndarray, writes: Boxes) -> tuple[Boxes, Boxes] | None:
+        """Return what a row reads and writes if operands say which elements, and it is known what these hold."""
+        return self._values.touched(row, writes) if self._values is not None and is_led(row) else None
+
+    def follow_values(self, row: np.ndarray, boxes: Sequence[Sequence[int]], left_open: Iterable[slice]) -> None:
+        """Take one row: what it writes is known if what it reads is."""
+        if self._values is not None:
+            self._values.follow(row, boxes, left_open)
+
+    def begin(self, number: int, violation: Violation, reads: Boxes, taken: Boxes) -> None:
+        """Note the bytes that a finding means, those of ``taken`` alone: what a row reads may be less than it names."""
         last = violation.other_row if violation.kind is Kind.READ_STALE else -1
         first, end = violation.start, violation.start + violation.length
         any_byte = False
-        for piece in _pieces(reads):
-            span = slice(max(piece.start, first), min(piece.stop, end))
-            if span.start >= span.stop:
-                continue
+        named = list(_within(reads, first, end))
+        for span in _within(taken, first, end):
             meant = (self._writer[span] <= last) & (self._label[span] == 0)
             self._label[span][meant], self._bits[span][meant] = number + 1, 0xFF
             other = (self._writer[span] <= last) & ~meant  # read before, by what another finding names
             self._merge({*np.unique(self._label[span][other]).tolist(), number + 1})
             any_byte |= bool(meant.any() or other.any())
-        if not any_byte:
+        if not any_byte and (taken is reads or not any((self._writer[one] <= last).any() for one in named)):
             self.use(number)
 
-    def begin_loads(self, found: Mapping[int, Violation], row: np.ndarray, taken: _Boxes) -> None:
+    def begin_loads(self, found: Mapping[int, Violation], row: np.ndarray, taken: Boxes) -> None:
         """Note the bytes of UB to which a load, just followed, brings those of findings; it has to bring others too."""
         low = min((min(start, start + (repeats - 1) * step) for start, _, repeats, step in taken), default=0)
         high = max((max(start, start + (repeats - 1) * step) + size for start, size, repeats, step in taken), default=0)
@@ -165,8 +201,8 @@ class _Trail:
         # carried out here are rows of these two spaces alone: of others there is no memory
         is_followed = row["src0_space"][0] == Space.GM and row["dst_space"][0] == Space.UB
         is_followed = is_followed and high - low <= _MOST_LOADED and row["src0"][0] == low
-        pieces = _pieces([(start - low, size, repeats, step) for start, size, repeats, step in taken])
-        brings_others = is_followed and not all(meant[piece].all() for piece in pieces)
+        places = pieces([(start - low, size, repeats, step) for start, size, repeats, step in taken])
+        brings_others = is_followed and not all(meant[place].all() for place in places)
         before = self._loaded(moved, np.zeros(len(meant), np.uint8)) if brings_others else None
         for number, span in spans.items():
             content = np.zeros(len(meant), np.uint8)
@@ -183,48 +219,82 @@ class _Trail:
         ub = np.zeros(len(self._label), np.uint8)
         return ub if self._run(row.copy(), ub, gm) else None
 
-    def follow(self, row: np.ndarray, at: int, reads: _Boxes, writes: _Boxes, *, leaves: bool) -> None:
-        """Take one row: what it reads may reach what it writes."""
+    def forget(self, left_open: Iterable[slice]) -> None:
+        """Take bytes that a row has just written for such as nobody wrote: it leaves open what they hold."""
+        for piece in left_open:
+            self._writer[piece] = -1
+
+    def follow(
+        self, row: np.ndarray, at: int, reads: Boxes, writes: Boxes, *, leaves: bool, is_led: bool = False
+    ) -> None:
+        """Take one row: what it reads may reach what it writes; of ``is_led`` it is known which elements."""
         labels: set[int] = set()
-        for piece in _pieces(reads):
+        for piece in pieces(reads):
             if self._label[piece].any():
                 labels.update(np.unique(self._label[piece]).tolist())
         labels.discard(0)
-        reached: list[tuple[slice, npt.NDArray[np.uint8]]] = []
+        reached: _Reached = []
         label = 0
         if labels:
             label = self._merge(labels)
-            known = bool(writes) and not leaves and not _is_placed_by_data(row)
-            outcome = self._reached(row, reads, writes) if known else None
+            outcome: _Reached | None = None
+            if int(row["op"][0]) == Op.SORT32:
+                outcome = self._sorted(row[0])
+            elif writes and not leaves and (is_led or not _is_placed_by_data(row)):
+                outcome = self._reached(row, reads, writes, is_led=is_led)
             if outcome is None:
                 self._used[label] = True
             else:
                 reached = outcome
-        for piece in _pieces(writes):
+        for piece in pieces(writes):
             self._label[piece] = 0
             self._writer[piece] = at
         for piece, bits in reached:
             self._label[piece] = np.where(bits != 0, label, 0)
             self._bits[piece] = bits
 
-    def _reached(
-        self, row: np.ndarray, reads: _Boxes, writes: _Boxes
-    ) -> list[tuple[slice, npt.NDArray[np.uint8]]] | None:
+    def _sorted(self, row: np.void) -> _Reached:
+        """Return which bits of the pairs of a Sort32 depend on bits with a label: those of the same 32 scores.
+
+        Indices beside the least scores at the end stay there.
+        """
+        item, found = int(ITEM_BYTES_OF_CODE[int(row["dtype"])]), []
+        least = np.array(-np.inf, np.float16 if item == 2 else np.float32).tobytes()
+        for repeat in range(int(row["repeat"])):
+            first = repeat * SCORES
+            scores = slice(int(row["src0"]) + first * item, int(row["src0"]) + (first + SCORES) * item)
+            indices = self._label[int(row["src1"]) + first * 4 :][: SCORES * 4].reshape(SCORES, 4).any(1)
+            to = slice(int(row["dst"]) + first * 8, int(row["dst"]) + (first + SCORES) * 8)
+            bits = np.zeros(SCORES * 8, np.uint8)
+            if self._label[scores].any():
+                bits[:] = 0xFF
+            elif indices.any():
+                behind = int(indices.argmax())
+                rest = slice(scores.start + behind * item, scores.stop)
+                held = self._values.bytes_of(rest) if self._values is not None else None
+                stay = held is not None and held.tobytes() == least * (SCORES - behind)
+                bits.reshape(SCORES, 8)[behind if stay else 0 :, 4:] = 0xFF
+            found.append((to, bits))
+        return found
+
+    def _reached(self, row: np.ndarray, reads: Boxes, writes: Boxes, *, is_led: bool) -> _Reached | None:
         """Return which bits of what a row writes depend on bits with a label, or None if it cannot be carried out."""
         row = row.copy()
         op = int(row["op"][0])
         is_comparison = "comparison" in SPEC_OF_OP[op].fields
         if is_comparison:
             row["comparison"] = 0  # LT: that two are equal hardly happens
-        written = list(_pieces(writes))
+        written = list(pieces(writes))
         changed = [np.zeros(piece.stop - piece.start, np.uint8) for piece in written]
         around = self._others if op in _SELECTIONS else self._others[1:] if op in _BITWISE else self._others[:1]
         for others in around:
             first = None
             for contents in ((), *(_OF_BITS if op in _BITWISE else _CONTENTS)):
                 ub = others.copy()
+                if is_led and self._values is not None:
+                    self._values.fill(ub)
                 for number, box in enumerate(reads if contents else ()):
-                    for piece in _pieces([box]):
+                    for piece in pieces([box]):
                         bits = np.where(self._label[piece] != 0, self._bits[piece], 0).astype(np.uint8)
                         ub[piece] = ub[piece] & ~bits | np.uint8(contents[number % 2]) & bits
                 if not self._run(row, ub):
@@ -270,13 +340,18 @@ class _Trail:
         return label
 
 
-def _pieces(boxes: _Boxes) -> Iterator[slice]:
-    for start, length, repeats, step in boxes:
-        if repeats > 1 and step == length:
-            yield slice(start, start + repeats * length)
-            continue
-        for at in range(repeats):
-            yield slice(start + at * step, start + at * step + length)
+def _left_open(rows: np.ndarray, at: int, runs: np.ndarray) -> Boxes:
+    if not MAY_LEAVE_OPEN[rows["op"][at]]:
+        return []
+    return [tuple(box[2:]) for box in runs[: int(left_open_at(rows, at, runs))].tolist()]
+
+
+def _within(boxes: Boxes, first: int, end: int) -> Iterator[slice]:
+    """Yield the parts of boxes that lie in ``[first, end)``."""
+    for piece in pieces(boxes):
+        span = slice(max(piece.start, first), min(piece.stop, end))
+        if span.start < span.stop:
+            yield span
 
 
 def _ordinary(size: int) -> npt.NDArray[np.uint8]:

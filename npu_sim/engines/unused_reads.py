@@ -13,7 +13,7 @@ others too (`unused_lanes`).
 Two stores of the same bytes in no order are notes where they store the same (`same_stores`).
 
 Gather and Gatherb read what their offsets name, which are data: of a source that is longer than what was written there,
-the rest is a note as well.
+the rest is a note as well. Where the kernel has filled them in itself, it is known what they name (`known_lanes`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.engines.same_stores import stores_the_same
-from npu_sim.engines.unused_lanes import unused
+from npu_sim.engines.unused_lanes import is_left_to_offsets, unused
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Mode, Space
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
@@ -87,11 +87,7 @@ def as_notes(
         if violation.left_out:  # of those that are not there nothing is known
             result.append(violation)
             continue
-        if violation.kind is Kind.READ_UNINITIALISED and violation.space is Space.UB:
-            if _is_left_to_offsets(violation, rows(violation.launch, violation.core)[violation.row]):
-                text = f"{violation.detail}, if an offset leads there"
-                violation = replace(violation, kind=Kind.READ_BY_OFFSETS, detail=text)
-        elif violation.kind in _WRITES and violation.space is Space.GM and compared < _STORES:
+        if violation.kind in _WRITES and violation.space is Space.GM and compared < _STORES:
             compared += 1
             if stores_the_same(violation, rows):
                 text = f"{violation.detail}, with the same bytes"
@@ -103,7 +99,14 @@ def as_notes(
                 text = f"{violation.detail}, and which no Mmad or Fixpipe uses"
                 violation = replace(violation, kind=Kind.READ_UNUSED, detail=text)
         result.append(violation)
-    _note_lanes(result, rows_of, product, cores_of)
+    needed = _note_lanes(result, rows_of, product, cores_of)
+    for at, violation in enumerate(result):
+        if violation.kind is not Kind.READ_UNINITIALISED or violation.space is not Space.UB or violation.left_out:
+            continue
+        row = rows(violation.launch, violation.core)[violation.row]
+        if at not in needed and is_left_to_offsets(violation, row):
+            text = f"{violation.detail}, if an offset leads there"
+            result[at] = replace(violation, kind=Kind.READ_BY_OFFSETS, detail=text)
     return result
 
 
@@ -112,8 +115,14 @@ def _note_lanes(
     rows_of: Callable[[int, int], np.ndarray],
     product: Product,
     cores_of: Callable[[int], int],
-) -> None:
-    """Make those findings of UB, and of global memory that is loaded there, notes on which nothing depends."""
+) -> set[int]:
+    """Make those findings of UB, and of global memory that is loaded there, notes on which nothing depends.
+
+    Returns
+    -------
+    set of int
+        Those, by number, on which something does.
+    """
     of_core: dict[tuple[int, int], list[int]] = {}
     last: dict[int, int] = {}  # by launch, the finding that stands for those that were left out
     for at, violation in enumerate(found):
@@ -124,9 +133,9 @@ def _note_lanes(
                 last[violation.launch] = at
     for launch in last:  # they may be of any core
         of_core |= {(launch, core): of_core.get((launch, core), []) for core in range(cores_of(launch))}
-    followed, left = set[int](), _ROWS_FOLLOWED
+    followed, needed, left = set[int](), set[int](), _ROWS_FOLLOWED
     unknown = {launch for launch in last if not 0 < cores_of(launch) <= _CORES}
-    alike: dict[bytes, list[bool]] = {}
+    alike: dict[bytes, list[bool | None]] = {}
     for (launch, core), places in islice(of_core.items(), _CORES):
         rows, others = rows_of(launch, core), launch in last
         key = _in_its_buffers(rows) if others and not places else b""
@@ -137,6 +146,7 @@ def _note_lanes(
             if key:
                 alike[key] = answers
         followed |= {at for at, is_unused in zip(places, answers, strict=False) if is_unused}
+        needed |= {at for at, is_unused in zip(places, answers, strict=False) if is_unused is False}
         if others and not (answers and answers[-1]):
             unknown.add(launch)
     for at in followed:
@@ -145,6 +155,7 @@ def _note_lanes(
             continue  # of what stands behind it nothing is known
         text = f"{violation.detail}, and nothing that leaves UB depends on them"
         found[at] = replace(violation, kind=Kind.READ_UNUSED, detail=text)
+    return needed
 
 
 def _in_its_buffers(rows: np.ndarray) -> bytes:
@@ -155,18 +166,6 @@ def _in_its_buffers(rows: np.ndarray) -> bytes:
     for label in ("tensor", "tile", "site"):
         rows[label] = 0
     return hashlib.sha256(rows.tobytes()).digest()
-
-
-def _is_left_to_offsets(violation: Violation, row: np.void) -> bool:
-    """Return whether all of the bytes are a part of what offsets may reach, and none of them an offset."""
-    instruction = SPEC_OF_OP.get(int(row["op"]))
-    if instruction is None or "src_bytes" not in instruction.fields:
-        return False
-    first, offsets = int(row["src0"]), int(row["src1"])
-    end, last = violation.start + violation.length, first + int(row["src_bytes"])
-    if violation.length >= last - first or violation.start < first or end > last:
-        return False
-    return offsets < first or offsets >= last  # a source that holds its own offsets is not told apart
 
 
 def _is_unused(

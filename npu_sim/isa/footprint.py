@@ -23,6 +23,7 @@ from npu_sim.isa.op import by_opcode, handlers
 
 __all__ = [
     "ATOMIC_ADD",
+    "MAY_LEAVE_OPEN",
     "NO_FOOTPRINT",
     "REACH_BYTES",
     "READ",
@@ -34,6 +35,8 @@ __all__ = [
     "expand",
     "footprint",
     "footprint_at",
+    "left_open",
+    "left_open_at",
     "reach",
 ]
 
@@ -66,6 +69,9 @@ def _typed(instruction: Instruction) -> int:
 
 _TYPED = by_opcode(_typed, dtype=np.uint8)
 _boxes = switch(("row", "out"), handlers("footprint"), touches_nothing)
+_boxes_left_open = switch(("row", "out"), handlers("leaves_open"), touches_nothing)
+MAY_LEAVE_OPEN = by_opcode(lambda instruction: instruction.leaves_open is not None, dtype=np.bool_)
+"""Whether `left_open` can be anything, by opcode."""
 
 
 @jit
@@ -97,6 +103,19 @@ def footprint(row: Any, out: np.ndarray) -> Int:
     if boxes < 0:
         return boxes
     return melt(out, boxes)
+
+
+@jit
+def left_open(row: Any, out: np.ndarray) -> Int:
+    """Write the runs of UB that an instruction with a `footprint` writes and whose contents nothing says; as there."""
+    boxes = _boxes_left_open(row["op"], row, out)
+    return melt(out, boxes) if boxes > 0 else boxes
+
+
+@jit
+def left_open_at(rows: np.ndarray, index: Int, out: np.ndarray) -> Int:
+    """Call `left_open` for ``rows[index]``, as `footprint_at` does."""
+    return left_open(rows[index], out)
 
 
 @jit

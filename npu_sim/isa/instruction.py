@@ -189,6 +189,8 @@ class Instruction:
         Which of the two it belongs to; None: both.
     footprint : jitted function
         Of ``row, out``: notes boxes (`footprint_boxes`) and returns their number or what is wrong.
+    leaves_open : jitted function, optional
+        Of ``row, out``: as ``footprint``, of the written bytes of UB whose contents no document says.
     run : jitted function or None
         The semantics: takes those of `dispatch.MACHINE` it names, returns whether it was carried out, False for types
         the machine does not compute with. None: `elementwise` says what it computes, or, of a general form, what the
@@ -241,6 +243,7 @@ class Instruction:
     adds: bool = False
     unit: Literal["cube", "vector"] | None = None
     footprint: Any = touches_nothing
+    leaves_open: Any = None
     run: Any = changes_nothing
     elementwise: Elementwise | None = None
     reads_dst: bool = False

@@ -190,6 +190,8 @@ class Launch:
     plain_stores : tuple of (int, int)
         Bytes of global memory, [begin, end), that whoever made the rows stored to without one, as a C++ kernel does by
         a plain pointer, or beside such bytes. They count as written when the launch begins.
+    filled : tuple of (int, int)
+        Bytes of tensors that do not count as initialised, [begin, end), which were written before the launch begins.
     known : tuple of Violation
         What whoever made the rows knows to be undefined on a device and no row shows; the hazards engine reports it.
     kept : KeptRows
@@ -220,6 +222,7 @@ class Launch:
     list_commands: int = 0
     shortcut: Shortcut | None = None
     plain_stores: tuple[tuple[int, int], ...] = ()
+    filled: tuple[tuple[int, int], ...] = ()
     known: tuple[Violation, ...] = ()
     kept: KeptRows = field(init=False, repr=False, compare=False, default_factory=KeptRows)
 

@@ -70,6 +70,7 @@ def program_bytes(launches: Sequence[Launch], product: Product) -> bytes:
                 "lines": launch.lines,
                 "buffers": launch.buffers,
                 "plain_stores": launch.plain_stores,
+                "filled": launch.filled,
             }
         )
     tensors = [
@@ -164,6 +165,7 @@ class _Reader:
             lines=_numbered(one["lines"], _line),
             buffers=_numbered(one["buffers"], _text),
             plain_stores=tuple(map(_range, _list(one.get("plain_stores", [])))),
+            filled=tuple(map(_range, _list(one.get("filled", [])))),
         )
 
     def _rows(self, count: int) -> np.ndarray:

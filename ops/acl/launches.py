@@ -15,7 +15,7 @@ from npu_sim.ascendc.linked import LinkedKernel, Place, Sides, laid_out
 from npu_sim.ascendc.source import Kind
 from ops.acl.words import memory_at
 
-POINTER, INTEGER, FLOAT, BYTES, NULL, LIST, STRUCT = range(7)
+POINTER, INTEGER, FLOAT, BYTES, NULL, LIST, STRUCT, FILLED = range(8)
 _KINDS: dict[int, Kind] = {number: kind for kind, number in CORE_KIND.items()}
 
 
@@ -38,19 +38,26 @@ def _laid_out(*parts: tuple[int, int]) -> Path:
 
 
 def arguments_of(words: Sequence[int]) -> list[Any]:
-    """Return the arguments for a call of the kernel; those in the same memory share it."""
+    """Return the arguments for a call of the kernel; those in the same memory share it.
+
+    What was written of memory comes before the arguments that point there, if checks ask for it.
+    """
     given: list[Any] = []
     memories: dict[int, Any] = {}
+    filled: dict[int, tuple[tuple[int, int], ...]] = {}
     rest = iter(words)
 
     def pointer() -> Pointer:
         address, size, offset = next(rest), next(rest), next(rest)
         if address not in memories:
             memories[address] = memory_at(address, size)
-        return Pointer(memories[address], offset)
+        return Pointer(memories[address], offset, filled.get(address))
 
     for kind in rest:
-        if kind == POINTER:
+        if kind == FILLED:
+            address, count = next(rest), next(rest)
+            filled[address] = tuple((next(rest), next(rest)) for _ in range(count))
+        elif kind == POINTER:
             given.append(pointer())
         elif kind == LIST:
             address, size, count = next(rest), next(rest), next(rest)

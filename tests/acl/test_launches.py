@@ -6,8 +6,10 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from npu_sim import ascendc
 from npu_sim._jit import cache_parent
 from npu_sim.errors import ShapeError
 from ops.cli import host_program
@@ -57,6 +59,19 @@ def test_example_adds_and_is_checked(example, started):
     assert "add<T> (Ascend910B2): x uint8 65536, y uint8 65536, z uint8 65536, lengths 8 bytes" in done.stderr
     assert "2 calls, 2 launches: 0 findings" in done.stderr
     assert "critical path" in done.stderr
+
+
+def test_kernels_may_have_the_names_of_other_functions(sdk, started, tmp_path):
+    source, made = PROGRAMS / "shared_names.asc", tmp_path / "names"
+    assert main(["cc", str(source), "-o", str(made)]) == 0
+    done = started(made, NPU_SIM_CHECK="1")
+    assert (done.returncode, done.stdout) == (0, "7.5 7.5\n")
+    assert "more::raise<float, 3> (Ascend910B2): x uint8 256, y uint8 256, step 4 bytes, n 64" in done.stderr
+    assert "2 calls, 2 launches: 0 findings" in done.stderr
+    x, y = np.full(64, 3, np.float32), np.zeros(64, np.float32)
+    for kernel, given, result in (("scale", (), 6), ("more::raise<float>", (np.float32(0.5).tobytes(),), 3.5)):
+        run = ascendc.compile(source, kernel)(x, y, *given, 64, outputs=[1], product="910b")
+        assert (run.findings, y.tolist()) == ((), [result] * 64)
 
 
 def test_program_without_an_end_reports_before_its_libraries_are_taken_down(sdk, started, tmp_path):

@@ -14,7 +14,7 @@ KERNEL = """\
 #include "kernel_operator.h"
 #include "shared.h"
 template <typename T>
-__aicore__ inline T helper(T x) {{ return x * {number}; }}
+__aicore__ inline __attribute__((always_inline)) T helper(T x) {{ return x * {number}; }}
 class Worker{number} {{ __aicore__ inline void Process() {{}} }};
 class Worker final : public Base {{
    public:

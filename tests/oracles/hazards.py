@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from npu_sim.isa.op import Op, Pipe, Space
-from tests.oracles.footprint import touched_bytes
+from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
+from tests.oracles.footprint import ITEM, touched_bytes
 
 READ, WRITE, ADD = 0, 1, 2
 
@@ -90,6 +90,22 @@ def _flag_faults(rows, phase, core, expected):
     expected.left_set |= {(phase, core, i) for i in flags.values()}
 
 
+def left_open(row):
+    """Return the bytes of UB that a load leaves open, as {(space, byte)}: by the page of DataCopyPad."""
+    found = set()
+    if Op(row["op"]) != Op.DATA_COPY_PAD or row["src0_space"] != Space.GM or row["mode"] & Mode.PAD:
+        return found
+    item = ITEM[Data(row["dtype"])]
+    length, left = int(row["block_len"]), int(row["left_padding"]) * item
+    padding = left + int(row["right_padding"]) * item
+    at = int(row["dst"])
+    for _ in range(int(row["block_count"]) if length and padding else 0):
+        blocks = -(-(length + padding) // 32)
+        found |= {(Space.UB, at + i) for i in range(32 * blocks) if not left <= i < left + length}
+        at += 32 * (blocks + int(row["dst_gap"]))
+    return found
+
+
 def analyse(programs, table):
     """Return what is wrong with ``programs[phase][core]`` (issued rows) on tensors ``table``."""
     expected = Expected()
@@ -124,4 +140,5 @@ def analyse(programs, table):
                 for (space, access), here in touched[core][i].items():
                     if access == WRITE:
                         (written if space == Space.GM else on_chip).update((space, byte) for byte in here)
+                on_chip -= left_open(rows[i])
     return expected

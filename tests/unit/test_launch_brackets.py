@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npu_sim.ascendc.launches import launches_as_calls
+from npu_sim.ascendc.shared_names import shared_kernels, with_types_of_kernels
 from npu_sim.ascendc.source import kernel_heads, kind_of, without_text
 from npu_sim.errors import InputFileError
 
@@ -73,3 +74,45 @@ def test_heads_of_kernels():
 )
 def test_attributes_say_which_cores(text, kind):
     assert kind_of(text) == kind
+
+
+SHARED = """\
+template <class T> inline T* helper(int a) { return a; }
+__aicore__ __attribute__((always_inline)) void add(T& x) { add(x); }
+template <class T, class U = a<(1 > 0)>>
+__global__ void add(T* x,  // the first
+                    int n = (2)) { return helper(n); }
+__global__ void alone(int n) { x.alone (3); return alone(4); }
+__global__ void helper(int a, int b);
+__global__ void Gelu() {}
+"""
+
+
+def test_kernels_with_names_of_others_are_declared_by_names_of_their_own():
+    names = shared_kernels(["", SHARED], {"Gelu", "Exp"})
+    assert names == {"add", "helper", "Gelu"}
+    made = with_types_of_kernels(SHARED, names)
+    lines = list(zip(SHARED.splitlines(), made.splitlines(), strict=True))
+    typed = [new.removesuffix(old) for old, new in lines if old != new]
+    assert typed == [
+        "template <class T, class U = a<(1 > 0)>> void npusim_type_of_add(T* x, int n = (2)); ",
+        "void npusim_type_of_helper(int a, int b); ",
+        "void npusim_type_of_Gelu(); ",
+    ]
+    assert with_types_of_kernels(SHARED, ()) == SHARED
+
+
+@pytest.mark.parametrize(
+    ("written", "made"),
+    [
+        ("add<<<8>>>(x);", "NPUSIM_KERNEL_OF((add), static_cast<decltype((npusim_type_of_add))>(add)).on(8)(x);"),
+        (
+            "a::add<\nT> <<<8>>>(x)",
+            "NPUSIM_KERNEL_OF((a::add<\nT> ), static_cast<decltype((a::npusim_type_of_add< T>))>(a::add< T>)).on(8)(x)",
+        ),
+        ("b<add><<<8>>>(x)", "NPUSIM_KERNEL(b<add>).on(8)(x)"),
+        ("b<<<8>>>(add)", "NPUSIM_KERNEL(b).on(8)(add)"),
+    ],
+)
+def test_launch_means_the_kernel_of_its_name(written, made):
+    assert launches_as_calls(written, "a.asc", {"add"}) == made

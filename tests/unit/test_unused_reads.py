@@ -52,15 +52,23 @@ def test_a_later_mmad_that_uses_them_makes_it_an_error():
 
 
 def gathered(emit, *, written, offsets=64, src1=8192):
-    """Return the findings of a Gather from 1 KB at byte 1024 of UB, of which the first ``written`` bytes are filled."""
-    builder = ProgramBuilder(CHIP)
+    """Return the findings of a Gather from 1 KB at byte 1024 of UB, of which the first ``written`` bytes are filled.
+
+    Its offsets come from memory.
+    """
+    builder, gm = ProgramBuilder(CHIP), GlobalMemory()
+    gm.add("offsets", 256, initialised=True)
     if offsets:
-        builder.duplicate(dst=src1, dtype=Data.INT32, value_bits=0, count=offsets)
+        builder.data_copy(
+            dst_space=Space.UB, dst=src1, src_space=Space.GM, src=0, block_count=1, block_len=offsets // 8, src_gap=0,
+            dst_gap=0, dtype=Data.INT32, tensor=0,
+        )  # fmt: skip
+        builder.pipe_barrier(Pipe.ALL)
     if written:
         builder.duplicate(dst=1024, dtype=Data.FP32, value_bits=0, count=written // 4)
     builder.pipe_barrier(Pipe.V)
     emit(builder, src0=1024, src1=src1, src_bytes=1024)
-    return [found.kind for found in run_hazards(builder.launch(GlobalMemory(), core_kind="vector"), CHIP)]
+    return [found.kind for found in run_hazards(builder.launch(gm, core_kind="vector"), CHIP)]
 
 
 def _gather(builder, **operands):

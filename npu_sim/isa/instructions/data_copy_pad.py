@@ -56,6 +56,21 @@ def footprint(row, out):
 
 
 @jit
+def leaves_open(row, out):
+    """Padding without a value, and what is behind it in the last block."""
+    length = np.int64(row["block_len"])
+    item = item_bytes(row["dtype"])
+    left, right = np.int64(row["left_padding"]) * item, np.int64(row["right_padding"]) * item
+    if length <= 0 or left + right == 0 or row["src0_space"] != Space.GM or row["mode"] & Mode.PAD:
+        return 0
+    blocks, dst = np.int64(row["block_count"]), np.int64(row["dst"])
+    taken = (left + length + right + BLOCK - 1) // BLOCK * BLOCK
+    step = taken + np.int64(row["dst_gap"]) * BLOCK
+    count = line(out, NONE, UB, WRITE, dst, left, blocks, step)
+    return line(out, count, UB, WRITE, dst + left + length, taken - left - length, blocks, step)
+
+
+@jit
 def extent(row):
     """Bytes in GM."""
     return block_extent(row, np.int64(1))
@@ -69,7 +84,7 @@ def log_demand(row):
 
 
 UNSPECIFIED_BYTE = 0xFF
-"""What lanes hold whose contents the documents leave open: a NaN in every float format, so that a use shows."""
+"""What lanes of `leaves_open` hold: a NaN in every float format, so that a use shows."""
 
 
 @jit
@@ -222,6 +237,7 @@ INSTRUCTION = Instruction(
     adds=True,
     unit="vector",
     footprint=footprint,
+    leaves_open=leaves_open,
     run=run,
     cost=cost,
     extent=extent,

@@ -195,9 +195,10 @@ aclnnStatus launch(const char *name, void *workspace, uint64_t workspaceSize, ac
     }
     if (status != ACLNN_SUCCESS) return status;
     if (!own->is_repeatable) remove_object(Kind::executor, executor);
-    const auto work = [own, bridge, run] {
+    const auto work = [own, bridge, run, held] {
         const Unwatched unwatched;
         const int status = static_cast<int>(bridge->run(run));
+        note_filled(held);
         has_computed();
         return status;
     };

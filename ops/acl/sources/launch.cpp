@@ -131,6 +131,17 @@ struct Launch {
         return all;
     }
 
+    // Words that tell which bytes of memory were written before, if checks are on: 7 memory count begin end .. of each.
+    static void tell_filled(const std::vector<AllocationPtr> &all, std::vector<int64_t> &told) {
+        if (!wants_checks()) return;
+        for (const auto &one : all) {
+            const std::vector<int64_t> bounds = filled_bytes(*one);
+            told.insert(told.end(),
+                        {7, reinterpret_cast<int64_t>(one->backing), static_cast<int64_t>(bounds.size() / 2)});
+            told.insert(told.end(), bounds.begin(), bounds.end());
+        }
+    }
+
     // Point the words of structs at the copies, which move no more.
     void settle() {
         size_t next = 0;
@@ -184,10 +195,17 @@ extern "C" int npu_sim_launch(const npu_sim_kernel *kernel, const char *file, in
         const Unwatched unwatched;
         std::vector<AllocationPtr> theirs;
         std::string bad;
-        const std::vector<int64_t> words = launch->followed(theirs, bad);
+        const std::vector<int64_t> followed = launch->followed(theirs, bad);
         if (!bad.empty()) return static_cast<int>(refuse(ACL_ERROR_RT_AICORE_EXCEPTION, launch->call.c_str(), bad));
+        std::vector<int64_t> words;
+        Launch::tell_filled(launch->held, words);
+        Launch::tell_filled(theirs, words);
+        words.insert(words.end(), followed.begin(), followed.end());
         const int status = static_cast<int>(bridge->launch(&launch->kernel, launch->call.c_str(), launch->blocks,
                                                            words.data(), static_cast<int64_t>(words.size())));
+        // which of its bytes a kernel has written is not asked
+        note_filled(launch->held);
+        note_filled(theirs);
         has_computed();
         return status;
     };

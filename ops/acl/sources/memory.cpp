@@ -236,7 +236,50 @@ void watch_touches() {
     sigaction(SIGBUS, &action, &previous[1]);
 }
 
+namespace {
+
+void fill_locked(Allocation &own, size_t begin, size_t end) {
+    end = std::min(end, own.size);
+    if (begin >= end) return;
+    auto &filled = own.filled;
+    auto next = filled.upper_bound(begin);
+    if (next != filled.begin() && std::prev(next)->second >= begin) begin = (--next)->first;
+    while (next != filled.end() && next->first <= end) {
+        end = std::max(end, next->second);
+        next = filled.erase(next);
+    }
+    filled[begin] = end;
+}
+
+}  // namespace
+
+void note_filled(const std::vector<AllocationPtr> &all) {
+    if (!wants_checks()) return;
+    std::lock_guard<std::mutex> lock(memory().mutex);
+    for (const auto &one : all) fill_locked(*one, 0, one->size);
+}
+
+void note_filled(const std::vector<AllocationPtr> &one_of, const char *place, size_t size) {
+    if (!wants_checks()) return;
+    std::lock_guard<std::mutex> lock(memory().mutex);
+    for (const auto &one : one_of) {
+        if (place < one->backing || place >= one->backing + one->mapped) continue;
+        const auto begin = static_cast<size_t>(place - one->backing);
+        fill_locked(*one, begin, begin + size);
+        return;
+    }
+}
+
+std::vector<int64_t> filled_bytes(const Allocation &allocation) {
+    std::lock_guard<std::mutex> lock(memory().mutex);
+    std::vector<int64_t> bounds;
+    for (const auto &[begin, end] : allocation.filled)
+        bounds.insert(bounds.end(), {static_cast<int64_t>(begin), static_cast<int64_t>(end)});
+    return bounds;
+}
+
 void Transfer::run() const {
+    for (size_t row = 0; row < height; ++row) note_filled(held, to + row * to_pitch, width);
     if (from == nullptr) {
         memset(to, value, width);
         return;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct Allocation {
     size_t mapped = 0;        // bytes of each of both
     int32_t device_id = 0;
     std::atomic<int> uses{0};  // by work that was given to streams and has not run yet
+    std::map<size_t, size_t> filled;  // bytes that something wrote, [begin, end), when checks are on: no two meet
     Allocation() = default;
     Allocation(const Allocation &) = delete;
     Allocation &operator=(const Allocation &) = delete;
@@ -44,6 +46,14 @@ std::string leaked_memory();
 
 // Have touches of device memory by the host reported.
 void watch_touches();
+
+// Note, when checks are on, what something writes to device memory: whole allocations, or bytes of one of them by where they
+// are kept.
+void note_filled(const std::vector<AllocationPtr> &all);
+void note_filled(const std::vector<AllocationPtr> &one_of, const char *place, size_t size);
+
+// The bytes of an allocation that something wrote: begin, end, begin, end, ..
+std::vector<int64_t> filled_bytes(const Allocation &allocation);
 
 // A copy or a fill whose arguments are checked; run() may come later, on a stream.
 struct Transfer {

@@ -8,6 +8,7 @@
 #include <typeinfo>
 #include <vector>
 
+#include "npusim/half_text.h"
 #include "npusim/launched.h"
 #include "npusim/runtime.h"
 
@@ -232,9 +233,14 @@ __attribute__((constructor)) static void serve_if_asked(int argc, char** argv, c
 
 #define NPUSIM_TEXT(...) #__VA_ARGS__
 #define NPUSIM_TEXT_OF(...) NPUSIM_TEXT(__VA_ARGS__)
+#define NPUSIM_BARE(...) __VA_ARGS__
+// A kernel, and the same in parentheses as it is written.
 #ifdef NPUSIM_SIDE
-#define NPUSIM_KERNEL(...)                                        \
-  ::npusim::sided(npusim_heads, NPUSIM_TEXT_OF(__VA_ARGS__), [](auto... npusim_values) { __VA_ARGS__(npusim_values...); })
+#define NPUSIM_KERNEL_OF(written, ...)                                \
+  ::npusim::sided(npusim_heads, NPUSIM_TEXT_OF(NPUSIM_BARE written), \
+                  [](auto... npusim_values) { __VA_ARGS__(npusim_values...); })
 #else
-#define NPUSIM_KERNEL(...) ::npusim::kernel(npusim_heads, NPUSIM_TEXT_OF(__VA_ARGS__), __VA_ARGS__)
+#define NPUSIM_KERNEL_OF(written, ...) \
+  ::npusim::kernel(npusim_heads, NPUSIM_TEXT_OF(NPUSIM_BARE written), __VA_ARGS__)
 #endif
+#define NPUSIM_KERNEL(...) NPUSIM_KERNEL_OF((__VA_ARGS__), __VA_ARGS__)

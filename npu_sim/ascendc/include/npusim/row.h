@@ -24,7 +24,24 @@ struct bfloat16_t {
     memcpy(&value, &word, 4);
     return value;
   }
+  bfloat16_t operator-() const { return {-float(*this)}; }
+  bfloat16_t& operator+=(float other) { return *this = float(*this) + other; }
+  bfloat16_t& operator-=(float other) { return *this = float(*this) - other; }
+  bfloat16_t& operator*=(float other) { return *this = float(*this) * other; }
+  bfloat16_t& operator/=(float other) { return *this = float(*this) / other; }
 };
+// What two of them give is one. Templates, so that one and another number are what a float and that number are.
+#define NPUSIM_OF_BFLOATS(sign)                                                       \
+  template <class A, class B,                                                         \
+            class = std::enable_if_t<std::is_same_v<A, bfloat16_t> && std::is_same_v<B, bfloat16_t>>> \
+  inline bfloat16_t operator sign(const A& a, const B& b) {                           \
+    return {float(a) sign float(b)};                                                  \
+  }
+NPUSIM_OF_BFLOATS(+)
+NPUSIM_OF_BFLOATS(-)
+NPUSIM_OF_BFLOATS(*)
+NPUSIM_OF_BFLOATS(/)
+#undef NPUSIM_OF_BFLOATS
 // What the vendor's compiler calls them; some hosts' compilers have other types of these names.
 #define __bf16 bfloat16_t
 #define __fp16 half
