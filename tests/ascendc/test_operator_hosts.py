@@ -55,6 +55,10 @@ static ge::graphStatus Tile(gert::TilingContext* context) {
   const gert::Tensor* bias = context->GetOptionalInputTensor(1);
   int32_t first = bias ? bias->GetData<int32_t>()[0] : -1;
   size_t several = context->GetIrInputInstanceInfo(2)->GetInstanceNum();
+  const auto* node = context->GetComputeNodeInfo();
+  if (node->GetInputInstanceInfo(2)->GetInstanceNum() != several || node->GetInputInstanceInfo(3) != nullptr)
+    return ge::GRAPH_FAILED;
+  if (several && node->GetInputInstanceInfo(2)->GetInstanceStart() != (bias ? 2u : 1u)) return ge::GRAPH_FAILED;
   if (several > 1) first += context->GetDynamicInputShape(2, 1)->GetStorageShape().GetDim(0);
   int32_t seen[4] = {int32_t(sum), flag ? 1 : 0, first, int32_t(context->GetOutputDesc(0)->GetDataType())};
   tiling.set_seen(seen);
