@@ -267,6 +267,12 @@ class TPipe {
   }
 
   bool has_ended() const { return !is_open; }
+  // Whether it has given away an address of a space, or one of the pipes that were there before has.
+  bool reaches(int64_t in, int64_t address) const {
+    for (const TPipe* pipe = this; pipe; pipe = pipe->before)
+      if (pipe->is_open && pipe->top[in] > address) return true;
+    return false;
+  }
   // The lives of what the pipes that were there before this one have in a part of a space.
   void mark_before(Here here, int64_t in, int64_t address, int64_t bytes, bool begins) {
     for (TPipe* pipe = before; pipe; pipe = pipe->before)
