@@ -24,6 +24,7 @@ from npu_sim.ascendc.host_sources import link, roots_of_headers
 from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
 from npu_sim.ascendc.operator_types import numbers, type_name
 from npu_sim.ascendc.source import Source, without_text
+from npu_sim.ascendc.template_keys import arguments_of_key
 from npu_sim.ascendc.user_headers import INCLUDES, included
 from npu_sim.compilers import find_compiler
 from npu_sim.errors import DTypeError, InputFileError, NpuSimError, ShapeError
@@ -102,7 +103,8 @@ class HostTiling:
     workspaces : tuple of int
         Bytes of each workspace; a kernel gets the first.
     template_arguments : tuple of int
-        Of a kernel that is a template (GET_TPL_TILING_KEY, ASCENDC_TPL_SEL_PARAM), which is compiled with them.
+        Of a kernel that is a template (GET_TPL_TILING_KEY, ASCENDC_TPL_SEL_PARAM, or the ``key`` as
+        ASCENDC_TPL_ARGS_DECL has it), which is compiled with them.
     tensor_count : int
         Inputs and outputs, behind which a kernel takes the workspace.
     """
@@ -190,7 +192,8 @@ def host_tiling(
         if done.returncode or not result.exists():
             ended = f"ends with {done.returncode}" if done.returncode >= 0 else f"ends by signal {-done.returncode}"
             raise TilingError(f"the host code of {op} {ended} ({chip.name}){': ' if said else ''}{said}")
-        answer = result.read_text(encoding="ascii").split()
+        told, declared = result.read_text(encoding="utf-8", errors="surrogateescape").split("\n")[:2]
+    answer = told.split()
     status, blocks, key = map(int, answer[:3])
     if status:
         words = said or "it said nothing"
@@ -198,8 +201,8 @@ def host_tiling(
     sizes, rest = _listed(answer[3:])
     arguments, (data,) = _listed(rest)
     return HostTiling(
-        op=op, data=bytes.fromhex(data[1:]), blocks=blocks, key=key, workspaces=sizes, template_arguments=arguments,
-        tensor_count=len(inputs) + len(outputs),
+        op=op, data=bytes.fromhex(data[1:]), blocks=blocks, key=key, workspaces=sizes,
+        template_arguments=arguments or arguments_of_key(key, declared), tensor_count=len(inputs) + len(outputs),
     )  # fmt: skip
 
 

@@ -55,6 +55,10 @@ static ge::graphStatus Tile(gert::TilingContext* context) {
   const gert::Tensor* bias = context->GetOptionalInputTensor(1);
   int32_t first = bias ? bias->GetData<int32_t>()[0] : -1;
   size_t several = context->GetIrInputInstanceInfo(2)->GetInstanceNum();
+  const auto* node = context->GetComputeNodeInfo();
+  if (node->GetInputInstanceInfo(2)->GetInstanceNum() != several || node->GetInputInstanceInfo(3) != nullptr)
+    return ge::GRAPH_FAILED;
+  if (several && node->GetInputInstanceInfo(2)->GetInstanceStart() != (bias ? 2u : 1u)) return ge::GRAPH_FAILED;
   if (several > 1) first += context->GetDynamicInputShape(2, 1)->GetStorageShape().GetDim(0);
   int32_t seen[4] = {int32_t(sum), flag ? 1 : 0, first, int32_t(context->GetOutputDesc(0)->GetDataType())};
   tiling.set_seen(seen);
@@ -290,3 +294,38 @@ def test_an_edit_of_a_header_beside_compiles_again(project):
         assert len(_tile(project, [X, None, []]).data) == len(before.data) + 8
     finally:
         header.write_text(TILING)
+
+
+KEYED = """
+#include "register/op_impl_registry.h"
+#include "ascendc/host_api/tiling/template_argument.h"
+#define FEW 0
+#define MANY 3
+ASCENDC_TPL_ARGS_DECL(Keyed, ASCENDC_TPL_UINT_DECL(mode, ASCENDC_TPL_2_BW, ASCENDC_TPL_UI_LIST, FEW, MANY, 7),
+                      ASCENDC_TPL_BOOL_DECL(split, 0, 1), );
+ASCENDC_TPL_SEL(ASCENDC_TPL_ARGS_SEL(ASCENDC_TPL_UINT_SEL(mode, ASCENDC_TPL_UI_LIST, FEW, MANY, 7),
+                                     ASCENDC_TPL_BOOL_SEL(split, 0, 1)));
+static ge::graphStatus Tile(gert::TilingContext* context) {
+  const ge::char_t* name = context->GetNodeName();
+  if (name == nullptr) return ge::GRAPH_FAILED;
+  int64_t key = *context->GetAttrs()->GetInt(0);
+  if (key >= 0) context->SetTilingKey(key);
+  if (key == 99) context->SetTilingKey(GET_TPL_TILING_KEY(MANY, true));
+  context->SetBlockDim(1);
+  return ge::GRAPH_SUCCESS;
+}
+IMPL_OP_OPTILING(Keyed).Tiling(Tile);
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "arguments"),
+    [(-1, (0, 0)), (0, (0, 0)), (1, (3, 0)), (2, (7, 0)), (3, ()), (5, (3, 1)), (6, (7, 1)), (8, ()), (99, (3, 1))],
+)
+def test_a_key_chooses_among_the_declared_template_arguments(tmp_path, key, arguments):
+    path = tmp_path / "keyed_tiling.cpp"
+    path.write_text(KEYED)
+    x = np.zeros(8, np.float32)
+    tiled = ascendc.host_tiling(path, [x], [x], attributes=[key], product="910b")
+    assert tiled.template_arguments == arguments
+    assert tiled.key == (key if 0 <= key < 99 else 0)

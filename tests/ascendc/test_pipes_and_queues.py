@@ -135,6 +135,34 @@ extern "C" __global__ __aicore__ void borrows(GM_ADDR x, GM_ADDR y, int32_t earl
   DataCopy(to, own, 256);
 }
 """
+IN_TURNS = """
+#include "kernel_operator.h"
+using namespace AscendC;
+// What the first pipe leaves is there until a buffer of the second, which is open all along, lies where it is.
+extern "C" __global__ __aicore__ void in_turns(GM_ADDR x, GM_ADDR y, int32_t length) {
+  TPipe first, second;
+  TBuf<TPosition::VECCALC> below, above, own;
+  TQue<TPosition::VECIN, 1> queue;
+  GlobalTensor<float> from, to;
+  from.SetGlobalBuffer((__gm__ float*)x);
+  to.SetGlobalBuffer((__gm__ float*)y);
+  first.InitBuffer(queue, 1, 256);
+  first.InitBuffer(below, 256);
+  first.InitBuffer(above, 1024);
+  auto kept = above.Get<float>();
+  DataCopy(kept, from, 256);
+  PipeBarrier<PIPE_ALL>();
+  first.Destroy();
+  second.InitBuffer(own, length);
+  auto ones = own.Get<float>();
+  Duplicate(ones, 1.0f, length / 4);
+  PipeBarrier<PIPE_ALL>();
+  DataCopy(to, kept, 256);
+  DataCopy(to[256], ones, length / 4);
+  PipeBarrier<PIPE_ALL>();
+  second.Destroy();
+}
+"""
 LACKS = """
 #include "kernel_operator.h"
 using namespace AscendC;
@@ -182,7 +210,27 @@ def test_a_queue_has_the_blocks_of_the_pipe_that_gave_them(source, x):
     y = np.zeros(256, np.float32)
     run = ascendc.compile(source, "two_pipes")(x, y)
     np.testing.assert_array_equal(y, x[:256] + 2)
-    assert not [found for found in run.findings if "ErrorSync" in str(found) or "Read" in str(found)]
+    assert not run.findings
+
+
+@pytest.mark.parametrize(
+    ("length", "kinds"),
+    [
+        (256, []),
+        (512, []),
+        (544, [Kind.READ_UNALLOCATED]),
+        (1024, [Kind.READ_UNALLOCATED]),
+        (2048, [Kind.WRITE_UNREAD]),
+    ],
+)
+def test_what_a_pipe_left_ends_where_a_buffer_of_another_begins(source_file, length, kinds):
+    x = np.random.default_rng(length).integers(-99, 99, 256).astype(np.float32)
+    y = np.zeros(256 + length // 4, np.float32)
+    run = ascendc.compile(source_file("turns.cpp", IN_TURNS), "in_turns")(x, y, length)
+    # the first pipe had 256 bytes, 256 bytes and then what is read
+    lost = max(0, min(256, (length - 512) // 4))
+    np.testing.assert_array_equal(y, np.r_[np.ones(lost), x[lost:], np.ones(length // 4)])
+    assert [found.kind for found in run.findings] == kinds
 
 
 def test_a_pipe_that_is_assigned_goes_on_behind_the_buffers_of_the_other(source, x):

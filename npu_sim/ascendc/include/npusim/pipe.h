@@ -133,6 +133,16 @@ inline void end_left_buffers(Here here) {
   for (const LeftBuffer& one : self->left) emit_free_tensor(here, one.space, one.address, one.bytes, one.number);
   self->left.clear();
 }
+// Of a part of a space: where the buffer of another pipe begins to live.
+inline void end_left_buffers(Here here, int64_t in, int64_t address, int64_t bytes) {
+  std::vector<LeftBuffer> apart;
+  for (const LeftBuffer& one : self->left) {
+    bool meets = one.space == in && one.address < address + bytes && address < one.address + one.bytes;
+    if (meets) emit_free_tensor(here, one.space, one.address, one.bytes, one.number);
+    else apart.push_back(one);
+  }
+  self->left.swap(apart);
+}
 inline int pipe_lives = 0;  // of all pipes, between one Reset and the next
 }
 
@@ -257,6 +267,12 @@ class TPipe {
   }
 
   bool has_ended() const { return !is_open; }
+  // Whether it has given away an address of a space, or one of the pipes that were there before has.
+  bool reaches(int64_t in, int64_t address) const {
+    for (const TPipe* pipe = this; pipe; pipe = pipe->before)
+      if (pipe->is_open && pipe->top[in] > address) return true;
+    return false;
+  }
   // The lives of what the pipes that were there before this one have in a part of a space.
   void mark_before(Here here, int64_t in, int64_t address, int64_t bytes, bool begins) {
     for (TPipe* pipe = before; pipe; pipe = pipe->before)
@@ -371,6 +387,7 @@ class TPipe {
   TPipe* before = nullptr;
 
   static void mark(Here here, npusim::Block& block, bool begins, int64_t bytes) {
+    if (begins && !npusim::self->left.empty()) npusim::end_left_buffers(here, block.space, block.address, bytes);
     npusim::note_buffer(block.number);
     if (begins) npusim::emit_alloc_tensor(here, block.space, block.address, bytes, block.number);
     else npusim::emit_free_tensor(here, block.space, block.address, bytes, block.number);

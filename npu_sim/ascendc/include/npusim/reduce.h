@@ -150,14 +150,49 @@ inline LocalTensor<T> room(Here here, const char* call, const LocalTensor<T>& te
 
 inline int64_t temporary_area(Here here);  // select.h
 
+inline bool pipes_reach_temporary_area();  // select.h
+
 // Of a sum that a device keeps in a register: the temporary tensor is only a place for it where it is free.
 template <class T>
-inline LocalTensor<T> free_room(Here here, const char* call, const LocalTensor<T>& temporary, const LocalTensor<T>& src,
-                                int64_t count, int64_t parts) {
+inline bool is_free_room(const LocalTensor<T>& temporary, const LocalTensor<T>& src, int64_t count, int64_t parts) {
   int64_t bytes = parts * int64_t(sizeof(T)), end = src.address + count * int64_t(sizeof(T));
-  bool is_free = temporary.address + bytes <= src.address || temporary.address >= end;
-  if (temporary.space() == space::UB && temporary.bytes >= bytes && is_free) return room(here, call, temporary, parts);
-  return room(here, call, LocalTensor<T>(TPosition::VECCALC, uint32_t(temporary_area(here)), uint32_t(parts)), parts);
+  bool is_apart = temporary.address + bytes <= src.address || temporary.address >= end;
+  return temporary.space() == space::UB && temporary.bytes >= bytes && is_apart;
+}
+
+// The sums of the repeats one by one, each where the result is going to be, so that no other byte changes: first that
+// of the repeat which the result lies in.
+template <class T>
+inline void sum_in_turn(Here here, const LocalTensor<T>& dst, const LocalTensor<T>& src, int64_t count, T* values) {
+  constexpr int64_t lanes = 256 / sizeof(T);
+  int64_t parts = (count + lanes - 1) / lanes, within = dst.address - src.address;
+  int64_t first = within >= 0 && within < parts * 256 ? within / 256 : 0;
+  for (int64_t turn = 0; turn < parts; turn++) {
+    int64_t part = turn == 0 ? first : turn <= first ? turn - 1 : turn, left = count - part * lanes;
+    counted(here, left < lanes ? left : lanes, [&] {
+      emit_reduce_repeat_masked(here, in_ub(here, dst, "ReduceSum"), in_ub(here, src, "ReduceSum") + part * 256,
+                                number<T>(), 1, 1, 1, 8);
+    });
+    look(here, dst, 1, values + part);
+    let_go(here);
+  }
+}
+
+// The sums of the repeats: on A2 and A3 somewhere that nobody has, elsewhere in the temporary tensor.
+template <class T>
+inline void sum_repeats(Here here, const LocalTensor<T>& dst, const LocalTensor<T>& src, const LocalTensor<T>& temporary,
+                        int64_t count, T* values) {
+  constexpr int64_t lanes = 256 / sizeof(T);
+  int64_t parts = (count + lanes - 1) / lanes;
+  bool is_ours = is_split && !is_free_room(temporary, src, count, parts);
+  if (is_ours && pipes_reach_temporary_area() && parts <= MAX_PARTS) return sum_in_turn(here, dst, src, count, values);
+  LocalTensor<T> sums = temporary;
+  if (is_ours) sums = LocalTensor<T>(TPosition::VECCALC, uint32_t(temporary_area(here)), uint32_t(parts));
+  sums = room(here, "ReduceSum", sums, parts);
+  counted(here, count, [&] {
+    emit_reduce_repeat_masked(here, in_ub(here, sums, "ReduceSum"), in_ub(here, src, "ReduceSum"), number<T>(), 1, 1, 1, 8);
+  });
+  look(here, sums, parts, values);
 }
 
 template <class T> inline T sum_of_tree(T* values, int64_t count, int64_t lanes) {
@@ -186,14 +221,8 @@ inline void ReduceSum(const LocalTensor<T>& dst, const LocalTensor<T>& src, cons
   if (!npusim::has_vector() || count <= 0) return;
   constexpr int64_t lanes = 256 / sizeof(T);
   int64_t parts = (count + lanes - 1) / lanes;
-  LocalTensor<T> sums = npusim::is_split ? npusim::free_room(here, "ReduceSum", temporary, src, count, parts)
-                                         : npusim::room(here, "ReduceSum", temporary, parts);
-  npusim::counted(here, count, [&] {
-    npusim::emit_reduce_repeat_masked(here, npusim::in_ub(here, sums, "ReduceSum"), npusim::in_ub(here, src, "ReduceSum"),
-                                      npusim::number<T>(), 1, 1, 1, 8);
-  });
   T values[npusim::MAX_PARTS];
-  npusim::look(here, sums, parts, values);
+  npusim::sum_repeats(here, dst, src, temporary, count, values);
   T sum = values[0];
   if (npusim::is_split)
     for (int64_t i = 1; i < parts; i++) sum = T(float(sum) + float(values[i]));

@@ -20,6 +20,10 @@ inline int64_t temporary_area(Here here) {
   }
   return at;
 }
+inline bool pipes_reach_temporary_area() {
+  const AscendC::TPipe* pipe = AscendC::GetTPipePtr();
+  return pipe && pipe->reaches(space::UB, control->ub_bytes - TEMPORARY_BYTES);
+}
 inline int64_t comparison_register(Here here) {
   int64_t place = temporary_area(here) + TEMPORARY_BYTES - REGISTER_BYTES;
   if (!self->has_compared) {  // what it holds is old then, and not nothing: a comparison of floats sets half of it

@@ -48,6 +48,10 @@ class ComputeNodeInfo {
   size_t GetInputsNum() const { return inputs; }
   size_t GetIrInputsNum() const { return defined; }
   size_t GetOutputsNum() const { return outputs; }
+  const std::vector<AnchorInstanceInfo>* anchors = nullptr;  // by input of the definition
+  const AnchorInstanceInfo* GetInputInstanceInfo(size_t at) const {
+    return anchors && at < anchors->size() ? &(*anchors)[at] : nullptr;
+  }
 };
 
 // Of a tensor that lies with gaps, in elements by dimension.
@@ -90,6 +94,7 @@ class TilingContext {
   const ComputeNodeInfo* GetComputeNodeInfo() const {
     node_ = {};
     node_.inputs = inputs.size(), node_.defined = anchors.size(), node_.outputs = outputs.size();
+    node_.anchors = &anchors;
     return &node_;
   }
 

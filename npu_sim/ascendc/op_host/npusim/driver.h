@@ -135,7 +135,9 @@ inline int answer(const char* path, ge::graphStatus status, gert::TilingContext&
   static const char* digits = "0123456789abcdef";
   const auto* data = (const uint8_t*)context.raw.GetData();
   for (size_t at = 0; at < context.raw.GetDataSize(); at++) out << digits[data[at] >> 4] << digits[data[at] & 15];
-  out << '\n';
+  const auto& said = template_parameters();
+  auto declared = said.size() == 1 ? said.begin() : said.find(context.type);
+  out << '\n' << (declared == said.end() ? "" : declared->second) << '\n';
   return out.good() ? 0 : 4;
 }
 

@@ -29,6 +29,7 @@ using std::string;
 
 namespace ge {
 using graphStatus = uint32_t;
+using char_t = char;
 constexpr graphStatus GRAPH_SUCCESS = 0, GRAPH_FAILED = 0xFFFFFFFF, GRAPH_PARAM_INVALID = 50331649;
 constexpr int64_t UNKNOWN_DIM = -1, UNKNOWN_DIM_NUM = -2;
 enum Format {
