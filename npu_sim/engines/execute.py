@@ -29,6 +29,7 @@ from npu_sim.engines.execute_core import (
 from npu_sim.engines.execute_options import ExecuteOptions, Overflow, configuration
 from npu_sim.engines.execute_turns import Phase, core_sequence
 from npu_sim.engines.kit import KITS, ROWS
+from npu_sim.engines.shared_adds import earlier_sharers
 from npu_sim.engines.turns import run_by_turns
 from npu_sim.errors import ProgramError
 from npu_sim.fenv import default_fenv
@@ -118,14 +119,16 @@ class _Run:
     def _run_phase(self, number: int) -> None:
         threads = self._hire(number, self._launch.core_count)
         cores = core_sequence(self._launch.core_count, number, self._options.core_order)
-        phase = Phase(self._arena, cores, threads == 1)
+        before = earlier_sharers(self._launch, number, cores) if threads > 1 else ()
+        phase = Phase(self._arena, cores, before, threads == 1)
         run_parts(lambda part: self._work(number, phase, self._workers[part]), threads)
 
     def _run_blocks(self, number: int) -> None:
         """Share the blocks of a phase out to host threads; the cores of each run by turns and keep nothing."""
         threads = self._hire(number, self._launch.block_count)
         sequence = core_sequence(self._launch.block_count, number, self._options.core_order)
-        phase = Phase(self._arena, sequence, threads == 1)
+        # they add to different memory
+        phase = Phase(self._arena, sequence, [()] * len(sequence), threads == 1)
         run_parts(lambda part: self._work_blocks(number, phase, self._workers[part]), threads)
 
     def _chunks_of(

@@ -1,11 +1,13 @@
 """In which order the cores of a phase add to GM, whoever runs them and when.
 
-A core whose turn it is adds at once, one that runs ahead writes a log that is applied when its turn has come.
+A core whose turn it is adds at once, one that runs ahead writes a log that is applied when its turn has come: when all
+cores before it that add to the same bytes are finished.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -49,16 +51,17 @@ def core_sequence(core_count: int, phase: int, core_order: int | None) -> list[i
 
 
 class Turns:
-    """Who may add to GM: the first unfinished core of the phase; finished cores leave their log here.
+    """Who may add to GM: cores that no unfinished one has to be before; finished ones leave their log here.
 
     A core is known by its place in the `core_sequence` of the phase.
     """
 
-    def __init__(self, gm: npt.NDArray[np.uint8], alone: bool) -> None:
+    def __init__(self, gm: npt.NDArray[np.uint8], before: Sequence[Sequence[int]], alone: bool) -> None:
         self.gm, self.alone = gm, alone
         """The arena of the run, and whether one thread runs all cores: in their order, so that each has its turn."""
+        self._before = before
         self._condition = threading.Condition()
-        self._turn = 0
+        self._is_applied = [False] * len(before)
         self._left: dict[int, Log] = {}
         self._spare: Log | None = None
         self._failed = False
@@ -66,13 +69,13 @@ class Turns:
         """Bytes in the logs of finished cores whose turn has not come."""
 
     def is_turn(self, place: int) -> bool:
-        """Return whether all cores before the one at ``place`` are finished and applied."""
-        return self._turn == place
+        """Return whether all cores that have to be before the one at ``place`` are finished and applied."""
+        return all(self._is_applied[before] for before in self._before[place])
 
     def wait(self, place: int) -> None:
         """Block until it is the turn of the core at ``place`` (or another core failed)."""
         with self._condition:
-            self._condition.wait_for(lambda: self._turn == place or self._failed)
+            self._condition.wait_for(lambda: self.is_turn(place) or self._failed)
 
     def finish(self, place: int, log: Log) -> Log | None:
         """Record that the core at ``place`` is done and apply every log whose turn has come.
@@ -85,19 +88,19 @@ class Turns:
         if self.alone:
             return log
         with self._condition:
-            if self._turn != place:
+            if not self.is_turn(place):
                 self._left[place] = log
                 self.held_bytes += len(log.data)
                 spare, self._spare = self._spare, None
                 return spare
-            self._apply(log)
-            self._turn += 1
-            while self._turn in self._left:
-                left = self._left.pop(self._turn)
-                self.held_bytes -= len(left.data)
-                self._apply(left)
-                self._spare = left
-                self._turn += 1
+            self._apply(place, log)
+            # in ascending order: those that one has to wait for come before it
+            for waiting in sorted(self._left):
+                if self.is_turn(waiting):
+                    left = self._left.pop(waiting)
+                    self.held_bytes -= len(left.data)
+                    self._apply(waiting, left)
+                    self._spare = left
             self._condition.notify_all()
             return log
 
@@ -107,8 +110,9 @@ class Turns:
             self._failed = True
             self._condition.notify_all()
 
-    def _apply(self, log: Log) -> None:
+    def _apply(self, place: int, log: Log) -> None:
         apply_log(self.gm, log.runs, log.data, log.sink)
+        self._is_applied[place] = True
 
 
 def take_turn(place: int, rows: np.ndarray, log: Log, turns: Turns, gm: np.ndarray) -> None:
@@ -131,8 +135,10 @@ def take_turn(place: int, rows: np.ndarray, log: Log, turns: Turns, gm: np.ndarr
 class Phase:
     """The cores of one phase that nobody has taken yet, and their turns."""
 
-    def __init__(self, arena: npt.NDArray[np.uint8], cores: list[int], alone: bool) -> None:
-        self.turns = Turns(arena, alone)
+    def __init__(
+        self, arena: npt.NDArray[np.uint8], cores: Sequence[int], before: Sequence[Sequence[int]], alone: bool
+    ) -> None:
+        self.turns = Turns(arena, before, alone)
         self._cores = enumerate(cores)
         self._take = threading.Lock()
 

@@ -92,11 +92,14 @@ class KeptRows:
         The issued rows of phase after phase, of core after core.
     ends : int64[phases, cores] or None
         Where those of each end.
+    sharers : mapping of int to bool[cores, cores]
+        By phase, which cores add to the same bytes of GM (`engines.shared_adds`).
     """
 
     runs: int = 0
     rows: np.ndarray | None = None
     ends: np.ndarray | None = None
+    sharers: dict[int, np.ndarray] = field(default_factory=dict)
 
     def of(self, core: int, phase: int) -> np.ndarray | None:
         """Return the rows of one core and phase, None if none are kept."""
