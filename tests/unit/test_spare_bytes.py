@@ -10,6 +10,7 @@ import pytest
 
 from npu_sim.authoring import Core, In, Out, Pipe, TPosition, kernel
 from npu_sim.engines.spare_bytes import spare_bytes
+from npu_sim.errors import NpuSimError
 from npu_sim.isa.codes import Data, Space
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
@@ -126,3 +127,16 @@ def test_a_store_of_a_whole_block_is_advice_where_less_could_be_stored(count, pr
         assert found[0].instruction.line > 0
         text = "DataCopy writes 12 bytes behind the end of y, which has 20 bytes: that works only because "
         assert found[0].violation.detail.startswith(text)
+
+
+@kernel
+def _two_blocks(core: Core, y: Out) -> None:
+    block = core.alloc(TPosition.VECCALC, "fp32", 16, "block")
+    core.duplicate(block, 1, 16)
+    core.data_copy(y, block, 16)
+
+
+def test_a_refusal_says_the_bytes_of_the_tensor_and_the_spare_ones_apart():
+    words = r"must write inside y, GM\[0:20\] or the 12 spare bytes behind it, not \[0:64\]"
+    with pytest.raises(NpuSimError, match=words):
+        _two_blocks.record(np.empty(5, np.float32), blocks=1, product="910b")
