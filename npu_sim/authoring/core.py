@@ -20,6 +20,7 @@ from npu_sim.isa.codes import Data, Pipe, Space
 from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.names import pipe_name, space_name
 from npu_sim.isa.op import MMADS, OPS, SPEC_OF_OP, Op
+from npu_sim.memory.gm import spare_words
 from npu_sim.products import Product
 from npu_sim.program.launch import CoreKind
 from npu_sim.program.operands import FIELDS, checked_operands
@@ -341,7 +342,8 @@ class Core:
         nearest = max(named, key=lambda t: t.address if t.address <= start else -1)
         name = nearest.buffer.name if isinstance(nearest, LocalTensor) else nearest.name
         verb = "write" if access else "read"
-        extent = f"{name}, {space_name(space)}[{nearest.address}:{nearest.end}]"
+        data_end = nearest.data_end if isinstance(nearest, GlobalTensor) else nearest.end
+        extent = f"{name}, {space_name(space)}[{nearest.address}:{data_end}]{spare_words(data_end, nearest.end)}"
         beyond = Kind.WRITE_OUT_OF_BOUNDS if access else Kind.READ_OUT_OF_BOUNDS
         self.refuse(frame, ShapeError, f"{instruction.api} must {verb} inside {extent}, not [{start}:{end}]", beyond)
 

@@ -166,18 +166,19 @@ class GlobalTensor:
         Type of the elements.
     tensor : int
         Number of the tensor in rows.
-    address, end : int
-        First byte, and the byte behind the last block of 32 bytes, in the memory of the launch.
+    address, data_end, end : int
+        First byte, the byte behind the last one, and that behind the block of 32 bytes with the last one, in the memory
+        of the launch.
     """
 
-    __slots__ = ("_start", "_stop", "address", "data", "end", "name", "shape", "tensor")
+    __slots__ = ("_start", "address", "data", "data_end", "end", "name", "shape", "tensor")
     space = Space.GM
     is_read_only = False
 
     def __init__(self, name: str, place: GmTensor, shape: tuple[int, ...], data: int) -> None:
         self.name, self.shape, self.data, self.tensor = name, shape, data, place.index
         self.address = self._start = place.address
-        self._stop = place.address + place.byte_count
+        self.data_end = place.address + place.byte_count
         self.end = place.address + align_up(place.byte_count, BLOCK_BYTES)
 
     @property
@@ -187,7 +188,7 @@ class GlobalTensor:
 
     def __len__(self) -> int:
         """Return the number of elements from here to the end of the array."""
-        return (self._stop - self.address) // self.dtype.item_bytes
+        return (self.data_end - self.address) // self.dtype.item_bytes
 
     def __getitem__(self, index: int | tuple[int, ...]) -> GlobalTensor:
         item = self.dtype.item_bytes
@@ -209,12 +210,12 @@ class GlobalTensor:
         for slot in GlobalTensor.__slots__:
             setattr(part, slot, getattr(self, slot))
         part.address = self.address + item * offset
-        if part.address > self._stop:
+        if part.address > self.data_end:
             raise ShapeError(f"index of {self.name} must be within its {len(self)} elements, not {shown(index)}")
         return part
 
     def __repr__(self) -> str:
-        return f"{self.name} GM[{self.address}:{self._stop}] {self.dtype.name} {self.shape}"
+        return f"{self.name} GM[{self.address}:{self.data_end}] {self.dtype.name} {self.shape}"
 
 
 class In(GlobalTensor):

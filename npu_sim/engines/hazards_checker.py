@@ -20,6 +20,7 @@ from npu_sim.isa.codes import Pipe, Space
 from npu_sim.isa.names import pipe_name
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import ROW_BYTES, join_rows
+from npu_sim.memory.gm import spare_words
 from npu_sim.products import Product
 from npu_sim.program.core_kind import foreign_rows
 from npu_sim.program.disassemble import disassemble, name_of
@@ -422,8 +423,9 @@ class Checker:
             return f"{place.words} reads bytes that nothing has written"
         if code in (kept.READ_BEYOND, kept.WRITE_BEYOND):
             tensor = int(row["tensor"])
-            first, _, allocated, _ = self.table[tensor].tolist()
-            return f"{place.words} must stay inside {self.names[tensor]} [{first}:{first + allocated}]"
+            first, size, allocated, _ = self.table[tensor].tolist()
+            extent = f"[{first}:{first + size}]{spare_words(size, allocated)}"
+            return f"{place.words} must stay inside {self.names[tensor]} {extent}"
         if code in (kept.READ_NOWHERE, kept.WRITE_NOWHERE):
             return f"{place.words} must name a GM tensor of the launch, not tensor {extra}"
         if code == kept.CAPACITY:

@@ -25,7 +25,7 @@ from npu_sim.isa.footprint import RUN_CAPACITY
 from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.row import join_rows
 from npu_sim.memory.core import CoreMemory, overwrite
-from npu_sim.memory.gm import GlobalMemory
+from npu_sim.memory.gm import GlobalMemory, spare_words
 from npu_sim.memory.host import HostMemory, HostSpan
 from npu_sim.products import Product
 from npu_sim.program.disassemble import disassemble
@@ -239,8 +239,10 @@ class Session:
         where = "a tensor of the call"
         if named:
             start = named[0].start
-            size = max(span.end for span in named) - start
-            where = f"{named[0].name}[0:{size}] bytes, not touch [{low - start}:{high - start}]"
+            end = max(span.end for span in named)
+            data_end = min(end, named[0].tensor.address + named[0].tensor.byte_count)
+            extent = f"[0:{data_end - start}] bytes{spare_words(data_end, end)}"
+            where = f"{named[0].name}{extent}, not touch [{low - start}:{high - start}]"
         writes = int(row["dst_space"]) == Space.GM
         return Violation(
             kind=Kind.WRITE_OUT_OF_BOUNDS if writes else Kind.READ_OUT_OF_BOUNDS,

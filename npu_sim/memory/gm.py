@@ -31,6 +31,11 @@ def allocated_bytes(byte_count: int) -> int:
     return (byte_count + 32 + GM_ALIGN_BYTES - 1) & ~(GM_ALIGN_BYTES - 1)
 
 
+def spare_words(data_end: int, end: int) -> str:
+    """Return what an access may touch beside the bytes of a tensor, in words: those up to ``end``, if any."""
+    return f" or the {end - data_end} spare bytes behind it" if end > data_end else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GmTensor:
     """A tensor in the arena.

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from npu_sim.isa.codes import Space
 from npu_sim.isa.footprint import empty_runs, reach
+from npu_sim.memory.gm import spare_words
 from npu_sim.program.disassemble import disassemble
 from npu_sim.program.violation import Kind, Violation
 
@@ -40,7 +41,10 @@ def gm_violations(rows: np.ndarray, table: npt.NDArray[np.int64], *, core: int =
     violations = []
     for i in np.flatnonzero(outside):
         writes = rows["dst_space"][i] == Space.GM
-        where = f"tensor {tensor[i]} [{start[i]}:{end[i]}]" if known[i] else f"a tensor of the launch, not {tensor[i]}"
+        where = f"a tensor of the launch, not {tensor[i]}"
+        if known[i]:
+            data_end = int(start[i] + table[tensor[i], 1])
+            where = f"tensor {tensor[i]} [{start[i]}:{data_end}]{spare_words(data_end, int(end[i]))}"
         violations.append(
             Violation(
                 kind=Kind.WRITE_OUT_OF_BOUNDS if writes else Kind.READ_OUT_OF_BOUNDS,

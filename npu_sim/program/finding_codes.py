@@ -47,6 +47,10 @@ CODES: dict[Kind, Code] = {
     Kind.READ_OUT_OF_BOUNDS: Code(
         "error", "memcheck", "Reads beyond its tensor or buffer", "shorten the last tile, or check the offset"
     ),
+    Kind.READ_SPARE: Code(
+        "advice", "memcheck", "Reads behind the end of its tensor what is there because allocations are rounded up",
+        "shorten the last tile to the tensor, or see that no result depends on it",
+    ),
     Kind.READ_MISALIGNED: Code("error", "memcheck", "Reads from an address the unit cannot take", "align the address"),
     Kind.WRITE_UNALLOCATED: Code(
         "error", "memcheck", "Writes memory that belongs to no tensor or buffer",
@@ -54,6 +58,10 @@ CODES: dict[Kind, Code] = {
     ),
     Kind.WRITE_OUT_OF_BOUNDS: Code(
         "error", "memcheck", "Writes beyond its tensor or buffer", "shorten the last tile, or check the offset"
+    ),
+    Kind.WRITE_SPARE: Code(
+        "advice", "memcheck", "Writes behind the end of its tensor, where room is because allocations are rounded up",
+        "shorten the last store to the tensor (DataCopyPad): of a part of a larger tensor it overwrites the next",
     ),
     Kind.WRITE_UNREAD: Code(
         "advice", "initcheck", "Overwrites a result that nobody has read", "drop the first write, or use what it wrote"

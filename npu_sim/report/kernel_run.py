@@ -11,6 +11,7 @@ import numpy as np
 
 from npu_sim.engines.buffers import run_buffers
 from npu_sim.engines.hazards import run_hazards
+from npu_sim.engines.spare_bytes import spare_bytes
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.engines.timeline_result import TimelineResult
 from npu_sim.isa.row import join_rows
@@ -82,7 +83,8 @@ class KernelRun:
             for number, launch in enumerate(self.launches)
             for found in run_buffers(launch, self.product)
         ]
-        return Findings((*lives, *run_hazards(self.launches, self.product, outputs=outputs)), self.launches)
+        order = run_hazards(self.launches, self.product, outputs=outputs)
+        return Findings((*lives, *order, *spare_bytes(self.launches, self.product)), self.launches)
 
     @cached_property
     def times(self) -> tuple[TimelineResult, ...]:

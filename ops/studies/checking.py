@@ -13,6 +13,7 @@ import numpy as np
 
 from npu_sim.engines.buffers import run_buffers
 from npu_sim.engines.hazards import run_hazards
+from npu_sim.engines.spare_bytes import spare_bytes
 from npu_sim.errors import InternalError, NpuSimError, ShapeError
 from npu_sim.products import Product
 from npu_sim.program.finding_codes import CODES
@@ -251,7 +252,8 @@ def check_launches(
         The findings of `program.verify` (each instruction by itself) and `engines.buffers` first, then those of
         `engines.hazards` that are not the same kind at the same instruction; one for each fault, worst first. Where
         there are none, barriers of a user's own kernels that may go (`ops.studies.unneeded`) and operands that meet in
-        banks of UB (`ops.studies.bank_conflicts`).
+        banks of UB (`ops.studies.bank_conflicts`). In any case what such a kernel touches behind the end of a tensor
+        (`npu_sim.engines.spare_bytes`).
         `Violation.launch` is the number of the launch.
     """
     checked: list[CheckedLaunch] = []
@@ -277,6 +279,7 @@ def check_launches(
         row_counts = [launch.row_count for launch in checked]
         found += unneeded_barriers(launches, chip, row_counts=row_counts)
         found += bank_conflicts(launches, chip, row_counts=row_counts)
+    found += spare_bytes(launches, chip)
     return tuple(checked), grouped(wanted.chosen(found), launches)
 
 

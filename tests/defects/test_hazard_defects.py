@@ -175,7 +175,7 @@ def test_hazard_address_shifted_past_the_tensor_is_out_of_bounds():
     assert run_hazards_rows(_change(rows, at, src0=4608 - 512), PRODUCT, PRODUCT_TABLE) == []
     [violation] = run_hazards_rows(_change(rows, at, src0=4608 - 511), PRODUCT, PRODUCT_TABLE, names="abc")
     assert (violation.kind, violation.row) == (Kind.READ_OUT_OF_BOUNDS, at)
-    assert violation.detail == "DataCopy (MTE2) must stay inside a [0:4608]"
+    assert violation.detail == "DataCopy (MTE2) must stay inside a [0:4096] or the 512 spare bytes behind it"
     at = find(rows, SITE_DRAIN, 0)
     found = run_hazards_rows(_change(rows, at, dst=9216 - 32), PRODUCT, PRODUCT_TABLE, names="abc")
     assert [(v.kind, v.row, v.start, v.length) for v in found] == [(Kind.WRITE_OUT_OF_BOUNDS, at, 9184, 1024)]

@@ -59,8 +59,9 @@ inline void set_lanes(Here here, Lanes lanes) {
   emit_set_vector_mask(here, int64_t(lanes.low), int64_t(lanes.high));
 }
 
-// The mask that a call brings: a number of leading lanes, or two words of bits. In COUNTER mode the number would become
-// a count by its bits, which is a bug of the kernel.
+// The mask that a call brings: a number of leading lanes, or two words of bits. Pages of calls name 1 to a whole repeat,
+// that of masks says what others are: 0 leaves the destination, more than a repeat has is a whole repeat. In COUNTER mode
+// the number would become a count by its bits, which is a bug of the kernel.
 inline void bring_mask(Here here, bool sets, uint64_t count) {
   if (!sets) return;
   if (self->counts) refuse(here, "a mask of leading lanes must not come behind SetMaskCount");
