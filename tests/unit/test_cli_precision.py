@@ -23,6 +23,7 @@ from ops.studies import precision as precision_study
 from ops.studies.kinds import Backend
 
 PNG = b"\x89PNG\r\n\x1a\n"
+EMULATOR = precision_study.emulator
 
 
 @pytest.fixture(autouse=True)
@@ -352,6 +353,52 @@ def test_precision_void_for_a_small_loss_names_the_scale_that_is_judged(capsys, 
         assert report["rows"][0]["result"]["rounded"]["outcome"] == outcome
     judged = call(capsys, "small.npz", *arguments, "--standard", "double-benchmark-l1", "--json", "-")[1]
     assert json.loads(judged)["rows"][0]["result"]["rounded"]["outcome"] == "pass"
+
+
+FILE_ADVICE = "; look for the NaN/Inf in the tensors of this step, and take another"
+CAST_ADVICE = (
+    "; the cast to fp16 made Inf or the largest number of inputs that are finite in the file: scale the loss, or the "
+    "operand, down, or take a mode that multiplies a wider type"
+)
+SUM_ADVICE = "; the tensors are finite, their sums beyond fp16: scale the loss down"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "dy", "first", "other", "advice"),
+    [
+        (np.float32, np.nan, np.nan, 1.0, FILE_ADVICE),
+        (np.float32, 1e9, 1e9, 1.0, CAST_ADVICE),
+        (np.float32, 1e9, np.inf, 1.0, FILE_ADVICE + CAST_ADVICE),
+        (np.float16, 6e4, 6e4, 1e4, SUM_ADVICE),
+    ],
+)
+def test_precision_void_for_nan_and_inf_advises_by_what_made_them(
+    capsys, monkeypatch, tmp_path, dtype, dy, first, other, advice
+):
+    """Every element of dw; of dx, of a 1 x 1 kernel with stride 2, those that a window reads: the others are 0."""
+    monkeypatch.setattr(precision_study, "emulator", EMULATOR)
+    arrays = {
+        "dy": np.full((1, 2, 3, 3), dy, dtype),
+        "x": np.full((1, 2, 5, 5), other, dtype),
+        "weight": np.full((2, 2, 1, 1), other, dtype),
+        "weight_shape": np.array([2, 2, 1, 1]),
+        "padding": np.array([0, 0]),
+        "groups": np.array(1),
+    }
+    arrays["dy"][0, 0, 0, 0] = first
+    np.savez(tmp_path / "own.npz", **layer_arrays("huge", **arrays))
+    for name, why in (
+        ("dw", "no element of the golden is finite"),
+        (
+            "dx",
+            "a gradient of nothing but zeros beside the NaN/Inf of the golden would pass too: every finite element of "
+            "the golden is 0",
+        ),
+    ):
+        arguments = ("own.npz", "--product", "910b", "--cube-math-type", "2", "--gradient", name, "--no-picture")
+        code, out, err = call(capsys, *arguments)
+        assert (code, err) == (1, "")
+        assert f"void, which is no pass, at huge {name} on 910b mode 2: {why}{advice}." in flat(out)
 
 
 def test_precision_void_of_a_golden_of_zeros_advises_nothing(capsys, tmp_path):
