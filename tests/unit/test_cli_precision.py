@@ -537,9 +537,26 @@ def test_precision_first_lines_are_about_every_figure_of_the_summary(capsys, tmp
     left = max(float(figure) for figure in rounded if figure is not None)
     text = flat(out)
     line = text[text.index("relative L2 error at most") : text.index("product mode")]
-    assert f"inf in fp16; against the rounded inputs at most {left:.1e}; without 2 void" in line
+    words = f"against the rounded inputs at most {left:.1e}; without 2 void against the original golden"
+    assert f"inf in fp16; {words}" in line
     assert left > 1e-3, "that of bfloat16, which no cast touches"
     assert "the error in hf32 comes from rounding the inputs" in line
+
+
+def test_precision_first_lines_name_a_result_of_fewer_bits_apart(capsys, monkeypatch, tmp_path):
+    """A bias gradient of bfloat16 is added in float32, and its error is one rounding to bfloat16."""
+    monkeypatch.setattr(precision_study, "emulator", EMULATOR)
+    own = layer_arrays("bf", weight=np.ones((6, 2, 3, 2), np.float32))
+    own |= {key: own[key].astype(ml_dtypes.bfloat16).view("V2") for key in ("bf.x", "bf.dy", "bf.weight")}
+    np.savez(tmp_path / "own.npz", **own, **layer_arrays("fp", weight=np.ones((6, 2, 3, 2), np.float32)))
+    arguments = ("own.npz", "--product", "910b", "--cube-math-type", "0", "--gradient", "db", "--no-picture")
+    _, out, _ = call(capsys, *arguments, "--json", "r.json")
+    errors = {row["layer"]: row["result"] for row in json.loads((tmp_path / "r.json").read_text())["rows"]}
+    assert {result["compute_dtype"] for result in errors.values()} == {"fp32"}
+    bf, fp = (errors[name]["original"]["error"]["relative_l2"] for name in ("bf", "fp"))
+    assert 2.0**-11 < bf < 2.0**-8
+    assert fp < 2.0**-23
+    assert f"relative L2 error at most {fp:.1e} in fp32, {bf:.1e} in fp32 rounded to bf16" in flat(out)
 
 
 def test_precision_title_of_the_picture_is_what_the_figures_come_to(capsys, tmp_path, own_file):
