@@ -10,7 +10,7 @@ from ops.cli.precision_table import losses, lost_words, places_words, short
 from ops.studies.layers import LEFT_OUT
 from ops.studies.precision_conclusion import cancelling, not_measured_words
 from ops.studies.precision_report import PrecisionReport
-from ops.studies.precision_results import Comparison, Golden, PrecisionRow
+from ops.studies.precision_results import Comparison, Golden, LayerSummary, PrecisionRow
 
 _WEAK_SHARE = 0.5
 """A tolerance that more than this share of zeros would meet depends on the scale of the loss more than on the error."""
@@ -48,6 +48,7 @@ def warnings(report: PrecisionReport) -> Iterator[str]:
     for dtype, layers in lost.items():
         sums = tuple(map(sum, zip(*layers.values(), strict=True)))
         yield f"inputs: {lost_words(sums)} in {dtype} ({_listed(list(layers))})."
+    yield from _zero_lines(report)
     yield from _void_lines(report)
     yield from _weak_lines(report)
     yield from _large_lines(report)
@@ -83,6 +84,34 @@ def _void_lines(report: PrecisionReport) -> Iterator[str]:
         if "{}" in remedy:
             remedy = remedy.format(max(_void_verdict(one).least_scale or 0 for one in every))
         yield f"void, which is no pass, at {_where(gradients)}: {why}{size}{remedy}."
+
+
+def _zero_lines(report: PrecisionReport) -> Iterator[str]:
+    """Yield where a failure may be NaN of a NaN or Inf times a zero that the golden does not multiply."""
+    layers = {layer.title: layer for layer in report.layers}
+    found: dict[str, dict[tuple[str, str], None]] = {}
+    for row in report.computed:
+        layer, result = layers[row.title], row.result
+        if result is None or layer.operator != "convolution" or not _meets_zeros(layer):
+            continue
+        verdicts = result.against(report.options.golden).verdicts
+        differs = any(verdict.outcome == "fail" and verdict.label == "NaN/Inf" for verdict in verdicts)
+        if differs and (layer.input_specials or result.input_overflow):
+            found.setdefault(row.title, {})[row.place, row.mode] = None
+    if found:
+        yield (
+            f"FAIL NaN/Inf at {_where(found)}: operands are NaN or Inf where they are multiplied. The kernel takes "
+            "them times the zeros of the padding, and for dx times those between strided elements, which makes NaN; "
+            "the golden adds nothing there, and PyTorch's dw does the one or the other by type and shape. The failure "
+            "may be that alone: judge tensors that are finite in the type that is multiplied."
+        )
+
+
+def _meets_zeros(layer: LayerSummary) -> bool:
+    """Whether the kernel of a result multiplies an operand with zeros that are in no tensor."""
+    if layer.gradient == "dx":
+        return any(extent > 1 for extent in (*layer.weight_shape[2:], *layer.stride))
+    return layer.gradient != "db" and any(layer.padding)
 
 
 def _where(gradients: Mapping[str, Iterable[tuple[str, str]]]) -> str:

@@ -401,6 +401,26 @@ def test_precision_void_for_nan_and_inf_advises_by_what_made_them(
         assert f"void, which is no pass, at huge {name} on 910b mode 2: {why}{advice}." in flat(out)
 
 
+@pytest.mark.parametrize(("gradient", "tensor"), [("dw", "dy"), ("dx", "weight")])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_precision_failure_where_inf_meets_zeros_names_the_cause(
+    capsys, monkeypatch, tmp_path, gradient, tensor, kernel
+):
+    """One Inf: a kernel of 3 with padding 1 takes it times a zero, one of 1 without padding and stride never."""
+    monkeypatch.setattr(precision_study, "emulator", EMULATOR)
+    rng, extent = np.random.default_rng(1), (kernel, kernel)
+    shapes = {"dy": (1, 2, 5, 5), "x": (1, 2, 5, 5), "weight": (2, 2, *extent)}
+    arrays = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    arrays[tensor][0, 0, 0, 0] = np.inf
+    arrays |= {"weight_shape": np.array([2, 2, *extent]), "padding": np.full(2, kernel // 2), "stride": np.ones(2, int)}
+    np.savez(tmp_path / "own.npz", **layer_arrays("one", **arrays, groups=np.array(1)))
+    arguments = ("own.npz", "--product", "910b", "--cube-math-type", "0", "--gradient", gradient, "--no-picture")
+    code, out, err = call(capsys, *arguments)
+    assert (code, err) == (kernel // 2, "")
+    words = f"FAIL NaN/Inf at one {gradient} on 910b mode 0: operands are NaN or Inf where they are multiplied."
+    assert (words in flat(out)) == (kernel == 3)
+
+
 def test_precision_void_of_a_golden_of_zeros_advises_nothing(capsys, tmp_path):
     """A small gradient beside it has a remedy of its own."""
     arrays = layer_arrays("nothing", dy=np.zeros((2, 6, 3, 3), np.float32))
