@@ -99,8 +99,8 @@ class ElementErrors:
         |actual - golden|; 0 where both are NaN or the same infinity, Inf where only their NaN/Inf state differs.
     special_mismatches : int
         Elements of the last kind.
-    golden_specials : int
-        Elements whose golden is NaN or Inf, as given or in the format.
+    is_special : bool[n]
+        Which elements have a golden that is NaN or Inf, as given or in the format.
     overflow : {"inf_nan", "saturate"}
         What became of a golden that the format cannot hold.
     """
@@ -110,8 +110,13 @@ class ElementErrors:
     golden: npt.NDArray[np.float64]
     error: npt.NDArray[np.float64]
     special_mismatches: int
-    golden_specials: int
+    is_special: npt.NDArray[np.bool_]
     overflow: Overflow
+
+    @property
+    def golden_specials(self) -> int:
+        """How many elements have such a golden."""
+        return int(np.count_nonzero(self.is_special))
 
     def in_ulps(self, output_format: OutputFormat) -> npt.NDArray[np.float64]:
         """Return the errors in units of the last place of ``output_format`` at the golden.
@@ -259,7 +264,7 @@ def element_errors(actual: np.ndarray, golden: np.ndarray, *, overflow: Overflow
         golden=g,
         error=error,
         special_mismatches=int(np.count_nonzero(~(both_finite | same_special))),
-        golden_specials=int(np.count_nonzero(~(np.isfinite(g) & np.isfinite(golden.ravel())))),
+        is_special=~(np.isfinite(g) & np.isfinite(golden.ravel())),
         overflow=overflow,
     )
 

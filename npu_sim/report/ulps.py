@@ -26,7 +26,7 @@ class UlpHistogram:
     Attributes
     ----------
     exact : int
-        Elements without an error.
+        Elements without an error beside a finite golden.
     lowest_exponent : int
         Where the bins begin: the first holds errors from 2^lowest_exponent to below twice that.
     counts : tuple of int
@@ -34,26 +34,32 @@ class UlpHistogram:
         what is beyond, too.
     infinite : int
         Elements whose NaN/Inf state differs from the golden's.
+    special : int
+        Elements without an error whose golden is NaN or Inf, as given or in the format.
     """
 
     exact: int
     lowest_exponent: int
     counts: tuple[int, ...]
     infinite: int
+    special: int
 
     @classmethod
     @default_fenv
     def of(cls, errors: ElementErrors) -> UlpHistogram:
         """Return the histogram of all elements."""
         ulps = errors.ulps
+        without = ulps == 0
+        special = int(np.count_nonzero(without & errors.is_special))
         finite = ulps[np.isfinite(ulps) & (ulps > 0)]
         exponents = np.clip(np.frexp(finite)[1] - 1, LOWEST_EXPONENT, HIGHEST_EXPONENT)
         lowest = int(exponents.min()) if exponents.size else 0
         return cls(
-            exact=int(np.count_nonzero(ulps == 0)),
+            exact=int(np.count_nonzero(without)) - special,
             lowest_exponent=lowest,
             counts=tuple(np.bincount(exponents - lowest).tolist()) if exponents.size else (),
             infinite=int(np.count_nonzero(np.isinf(ulps))),
+            special=special,
         )
 
 

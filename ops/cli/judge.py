@@ -18,7 +18,7 @@ from ops.cli.output import console
 from ops.cli.usage import output_path
 
 if TYPE_CHECKING:
-    from ops.studies.kernel_judging import Judgement
+    from ops.studies.kernel_judging import JudgedCall, Judgement
 
 FileArgument = Annotated[
     str, typer.Argument(metavar="FILE.py", help="Python file that calls kernels, or a stored program.")
@@ -80,13 +80,14 @@ def judge_command(
     goldens = () if refusals else golden or ()
     calls = judge_calls(outcome.explanations, goldens, budget, call, outcome.error)
     judged = Judgement(source=file, calls=calls, refusals=refusals, error=outcome.error)
-    raise typer.Exit(report_judgement(judged, json_path, json_file, sarif_file, max_findings))
+    raise typer.Exit(report_judgement(judged, json_path, json_file, sarif_file, max_findings, has_goldens=bool(golden)))
 
 
 def report_judgement(
-    judged: Judgement, json_path: str | None, json_file: Path | None, sarif_file: Path | None, shown: int
-) -> int:
-    """Print and write an answer; return the exit code."""
+    judged: Judgement, json_path: str | None, json_file: Path | None, sarif_file: Path | None, shown: int, *,
+    has_goldens: bool,
+) -> int:  # fmt: skip
+    """Print and write an answer; return the exit code. ``has_goldens``: whether any were given, used or not."""
     text = to_json_text(judged.document()) + "\n"
     contents = {} if json_file is None else {json_file: text.encode()}
     if sarif_file is not None:
@@ -96,13 +97,13 @@ def report_judgement(
     if json_path == "-":
         sys.stdout.write(text)
     else:
-        _print(judged, console(), shown)
+        _print(judged, console(), shown, has_goldens=has_goldens)
         for path in contents:
             console().print(f"written: {path}", soft_wrap=True)
     return 0 if judged.passed else 1
 
 
-def _print(judged: Judgement, screen: Console, shown: int) -> None:
+def _print(judged: Judgement, screen: Console, shown: int, *, has_goldens: bool) -> None:
     for call in judged.calls:
         screen.print(Text(call.made.heading, style="bold"), soft_wrap=True)
         if call.stopped_by:
@@ -110,7 +111,8 @@ def _print(judged: Judgement, screen: Console, shown: int) -> None:
         for tensor in call.values:
             screen.print(Text(f"  {value_words(tensor)}"), soft_wrap=True)
         if not call.values:
-            screen.print(Text("  values: not judged, no golden is given"))
+            why = _why_unjudged(judged, call) if has_goldens else "no golden is given"
+            screen.print(Text(f"  values: not judged, {why}"))
         screen.print(Text(f"  checks: {count_of([one.code.severity for one in call.findings])}"))
         print_findings(call.findings, screen, shown)
         for launch, time in zip(call.made.launches, call.times, strict=False):
@@ -125,6 +127,13 @@ def _print(judged: Judgement, screen: Console, shown: int) -> None:
     unjudged = "" if any(call.values for call in judged.calls) else ": the checks; no value was judged"
     words = f"pass{unjudged}" if judged.passed else f"fail: {', '.join(judged.reasons)}"
     screen.print(Text(words, style="bold"))
+
+
+def _why_unjudged(judged: Judgement, call: JudgedCall) -> str:
+    """Return why no golden of those given is compared with a call."""
+    if call.made.execution is None:
+        return "the kernel was not run to its end"
+    return "another kernel is refused" if judged.refusals else "the golden is for another call"
 
 
 def value_words(tensor: object) -> str:

@@ -40,4 +40,4 @@ def judge_source_command(
     # a kernel that was left before its end has no results
     calls = judge_calls([made], golden or () if made.execution is not None else (), budget, None, "")
     judged = Judgement(source=given.file, calls=calls, refusals=(), error="")
-    raise typer.Exit(report_judgement(judged, json_path, json_file, sarif_file, max_findings))
+    raise typer.Exit(report_judgement(judged, json_path, json_file, sarif_file, max_findings, has_goldens=bool(golden)))

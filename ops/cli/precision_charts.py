@@ -18,6 +18,14 @@ T = TypeVar("T")
 MARKS = {"pass": "", "fail": "✕", "void": "○"}
 """Beside a figure, what the verdict is where it is no pass."""
 REFUSED = "–"
+MARK_LABELS = (
+    f"{MARKS['fail']} the standard fails",
+    f"{MARKS['void']} the verdict is void",
+    f"{REFUSED} refused",
+    "no mark: passes",
+    "columns: product, below it cubeMathType",
+)
+"""What the marks of a heat map mean."""
 DECADES = tuple(range(-8, 0))
 """A relative error below 10^-8 has the first colour, one of 0.1 or more the last."""
 DECADE_LABELS = ("< 10⁻⁸", *(f"≥ 10⁻{digit}" for digit in "⁸⁷⁶⁵⁴³²¹"))
@@ -31,6 +39,8 @@ _ROWS, _COLUMNS = 40, 16
 _NAME_LENGTH, _CHARACTER = 24, 7
 # Of a histogram: left of it, the room of its bars, above and below; the widest bar; half a label.
 _LEFT, _BARS, _TOP, _TALL, _FOOT, _BAR, _LABEL = 34, 250, 8, 76, 26, 18, 16
+_SPECIAL = 42
+"""Room right of all bars but that of NaN and Inf in the golden."""
 _MAP_CELL, _MAP_LINE = 40, 18
 HISTOGRAM_LEFT = _LEFT
 
@@ -74,7 +84,7 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """Bars as one path, apart from them that of exact elements and that of infinite errors, and the axes' labels."""
+    """Bars as one path, apart from them those of exact elements, infinite errors and NaN or Inf in both, and labels."""
 
     width: int
     height: int
@@ -82,6 +92,7 @@ class Histogram:
     bars: str
     exact: str
     infinite: str
+    special: str
     across: tuple[Label, ...]
     up: tuple[Label, ...]
     words: str
@@ -170,8 +181,9 @@ def _cell(x: int, y: int, row: PrecisionRow, golden: Golden) -> Cell:
 def histogram(found: UlpHistogram, lowest: int, highest: int) -> Histogram:
     """Return the bars of a histogram on an axis from the bin ``lowest`` to the bin ``highest``."""
     bins = highest - lowest + 1
-    bar = min(_BAR, _BARS / (bins + 3))
-    most = max(found.exact, found.infinite, *found.counts, 1)
+    bar = min(_BAR, (_BARS - _SPECIAL) / (bins + 3))
+    special = (_BARS - _SPECIAL / 2) / bar - 0.5
+    most = max(found.exact, found.infinite, found.special, *found.counts, 1)
     base = _TOP + _TALL
 
     def path(number: float, count: int) -> str:
@@ -191,6 +203,8 @@ def histogram(found: UlpHistogram, lowest: int, highest: int) -> Histogram:
     ]
     if found.infinite:
         across.append(Label(x=_LEFT + (bins + 2.5) * bar, y=base + 12, text="∞"))
+    if found.special:
+        across.append(Label(x=_LEFT + (special + 0.5) * bar, y=base + 12, text="NaN/Inf"))
     ticks = dict.fromkeys((1, 10 ** math.floor(math.log10(most)), most))
     up = [
         Label(x=_LEFT - 4, y=base - _TALL * (math.log10(tick) + 0.3) / (math.log10(most) + 0.3) + 4, text=f"{tick:,}")
@@ -204,6 +218,7 @@ def histogram(found: UlpHistogram, lowest: int, highest: int) -> Histogram:
         bars="".join(path(first + number, count) for number, count in enumerate(found.counts)),
         exact=path(0, found.exact),
         infinite=path(bins + 2, found.infinite),
+        special=path(special, found.special),
         across=tuple(across),
         up=tuple(apart),
         words=_histogram_words(found),
@@ -215,10 +230,11 @@ def _power(exponent: int) -> str:
 
 
 def _histogram_words(found: UlpHistogram) -> str:
-    count = found.exact + found.infinite + sum(found.counts)
+    count = found.exact + found.infinite + found.special + sum(found.counts)
     parts = [f"{found.exact} of {count} elements exact"]
     parts += [f"{one} from 2^{found.lowest_exponent + number} ULP" for number, one in enumerate(found.counts) if one]
-    return "; ".join([*parts, *([f"{found.infinite} differ in NaN or Inf"] if found.infinite else [])])
+    parts += [f"{found.infinite} differ in NaN or Inf"] if found.infinite else []
+    return "; ".join([*parts, *([f"{found.special} NaN or Inf in both"] if found.special else [])])
 
 
 def shared_axis(histograms: Sequence[UlpHistogram]) -> tuple[int, int]:

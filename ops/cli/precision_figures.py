@@ -38,7 +38,7 @@ _CAUSES = (
 )
 _DARK = (2, 8, 9)
 _INK, _SOFT, _LINE, _WHITE = "#1b1b1b", "#5a5a5a", "#d0d0d0", "#ffffff"
-_BAR, _EXACT, _INFINITE, _VOID = "#0072b2", "#009e73", "#d55e00", "#6b5200"
+_BAR, _EXACT, _INFINITE, _VOID, _SPECIAL = "#0072b2", "#009e73", "#d55e00", "#6b5200", "#5a5a5a"
 _FIRST_DARK = 6
 """Levels from here on have white text."""
 _MARGIN, _TITLE, _KEY, _SMALL, _TEXT = 12, 26, 24, 10.0, 11.0
@@ -141,6 +141,15 @@ def _key(sheet: _Sheet, pairs: Sequence[tuple[str, str]]) -> None:
     sheet.width, sheet.height = max(sheet.width, x + _MARGIN), sheet.height + _KEY
 
 
+def _words(sheet: _Sheet, labels: Sequence[str]) -> None:
+    """Add a line below with labels side by side."""
+    x, y = float(_MARGIN), sheet.height - _MARGIN + _KEY - 6
+    for words in labels:
+        sheet.texts.append(_Text(x, y, words, _SMALL, "left", _SOFT))
+        x += 18 + 6.5 * len(words)
+    sheet.width, sheet.height = max(sheet.width, x + _MARGIN), sheet.height + _KEY
+
+
 def _heat(piece: charts.HeatMap, title: str) -> _Sheet:
     sheet = _titled(piece.width, piece.height, title)
     x, y = _MARGIN, _MARGIN + _TITLE
@@ -149,6 +158,7 @@ def _heat(piece: charts.HeatMap, title: str) -> _Sheet:
     for cell in piece.cells:
         _cell(sheet, cell, x, y, (piece.cell_width, piece.cell_height))
     _key(sheet, list(zip(_LEVELS, charts.DECADE_LABELS, strict=True)))
+    _words(sheet, charts.MARK_LABELS)
     return sheet
 
 
@@ -183,14 +193,22 @@ def _histograms(report: PrecisionReport, layer: LayerSummary) -> _Sheet | None:
         words = f"{' '.join(places)} mode {' '.join(modes)}, {result.compute_dtype}"
         sheet.texts.append(_Text(x, y + 10, words, _SMALL, "left", _SOFT))
         y += 16
-        for path, colour in ((one.bars, _BAR), (one.exact, _EXACT), (one.infinite, _INFINITE)):
+        for path, colour in (
+            (one.bars, _BAR), (one.exact, _EXACT), (one.infinite, _INFINITE), (one.special, _SPECIAL)
+        ):  # fmt: skip
             for match in _BAR_PATH.finditer(path):
                 left, base, tall, wide = map(float, match.groups())
                 sheet.boxes.append(_Box(x + left, y + base - tall, wide, tall, colour))
         sheet.boxes.append(_Box(x + charts.HISTOGRAM_LEFT, y + one.base, one.width - charts.HISTOGRAM_LEFT, 0.6, _LINE))
         sheet.texts += [_Text(x + at.x, y + at.y, at.text, 9.0, "center", _SOFT) for at in one.across]
         sheet.texts += [_Text(x + at.x, y + at.y, at.text, 9.0, "right", _SOFT) for at in one.up]
-    _key(sheet, [(_EXACT, "exact"), (_BAR, "elements, powers of two of a ULP"), (_INFINITE, "differ in NaN or Inf")])
+    _key(
+        sheet,
+        [
+            (_EXACT, "exact"), (_BAR, "elements, powers of two of a ULP"), (_INFINITE, "differ in NaN or Inf"),
+            (_SPECIAL, "NaN or Inf in both"),
+        ],
+    )  # fmt: skip
     return sheet
 
 

@@ -91,6 +91,7 @@ def _contents(report: PrecisionReport) -> dict[str, Any]:
         "product_legend": PRODUCT_LEGEND,
         "heat_maps": [(golden, charts.heat_maps(report, golden)) for golden in GOLDENS],
         "decade_labels": charts.DECADE_LABELS,
+        "mark_labels": charts.MARK_LABELS,
         "ulp_labels": charts.ULP_LABELS,
         "attribution": _attribution(report.attribution or ()),
         "ranked_headings": ranked_headings,

@@ -57,7 +57,8 @@ def weight_gradient(
     -------
     array of ``dtype``, shape ``weight_shape``
         In float64 exact while every partial sum is an integer below 2**53. A tap that reads only padding adds nothing,
-        also when ``dy`` is not finite.
+        also when ``dy`` is not finite. PyTorch's CPU gradient does so in float32 for some shapes; for others, and in
+        float64, it has NaN there, as the Cube, which multiplies the zeros of the padding.
 
     Raises
     ------

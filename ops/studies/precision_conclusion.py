@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from npu_sim.report.precision import OUTPUT_FORMATS
 from npu_sim.report.standards.verdict import Outcome
 from ops.studies.layers import NOT_MEASURED
 from ops.studies.precision_results import CaseResult, Golden, LayerSummary
@@ -34,19 +35,31 @@ def verdict_words(results: Sequence[CaseResult], golden: Golden, standard: str) 
 
 
 def error_words(results: Sequence[CaseResult]) -> str:
-    """Return the largest relative L2 errors by what was multiplied, those of `telling` results; "" without any."""
+    """Return the largest relative L2 errors by what was multiplied, those of `telling` results; "" without any.
+
+    A result of a type with fewer bits than what was multiplied is named apart: its error is that of its own rounding.
+    """
     shown = telling(results)
     worst: dict[str, float] = {}
     for result in shown:
         error = relative_error(result, "original")
-        worst[result.compute_dtype] = max(error, worst.get(result.compute_dtype, 0.0))
+        dtype = _rounded_type(result)
+        worst[dtype] = max(error, worst.get(dtype, 0.0))
     if not worst:
         return ""
     listed = ", ".join(f"{error:.1e} in {dtype}" for dtype, error in sorted(worst.items(), key=lambda item: item[1]))
     rounded = max(relative_error(result, "rounded") for result in shown)
     more = f"; against the rounded inputs at most {rounded:.1e}" if _rounding(shown) else ""
     void = len(results) - len(shown)
-    return f"relative L2 error at most {listed}{more}{f'; without {void} void' if void else ''}"
+    left_out = f"; without {void} void against the original golden" if void else ""
+    return f"relative L2 error at most {listed}{more}{left_out}"
+
+
+def _rounded_type(result: CaseResult) -> str:
+    """Return "fp32", or "fp32 rounded to bf16" where the result has fewer bits than what was multiplied."""
+    computed, written = (OUTPUT_FORMATS[dtype].mantissa_bits for dtype in (result.compute_dtype, result.output_dtype))
+    narrower = f" rounded to {result.output_dtype}" if written < computed else ""
+    return f"{result.compute_dtype}{narrower}"
 
 
 def cause_words(results: Sequence[CaseResult]) -> str:

@@ -17,7 +17,7 @@ from ops.studies.precision_conclusion import cause_words, error_words, standards
 from ops.studies.precision_notebook import gradients_html
 from ops.studies.precision_results import Fitness, Golden, LayerSummary, PrecisionRow, StudyOptions
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 """Of the JSON form of a report."""
 
 

@@ -42,3 +42,15 @@ def test_a_source_is_judged_and_its_wrong_line_found(tmp_path, capsys):
     lines = {place["line"] for place in said["chain"]}
     assert code == 1
     assert any("Sub(z, x, y, TILE)" in text.replace("Add(z", "Sub(z").splitlines()[line - 1] for line in lines)
+
+
+def test_a_golden_of_a_kernel_that_cannot_run_is_said_to_judge_nothing(tmp_path, capsys):
+    source, x, golden = tmp_path / "far.cpp", tmp_path / "x.npy", tmp_path / "z.npy"
+    source.write_text(ADD.read_text(encoding="utf-8").replace("Add(z, x, y, TILE)", "Add(z, x, y, 1000 * TILE)"))
+    np.save(x, np.ones((8, 2048), np.float16))
+    np.save(golden, np.full((8, 2048), 2.0))
+    for path, how in ((source, "not judged, the kernel was not run to its end"), (ADD, "of z: at most 0 ULP off")):
+        tensors = ("--arg", str(x), "--arg", str(x), "--out", "z:8x2048:fp16", "--golden", f"z={golden}")
+        code = main(["judge", str(path), "--blocks", "8", *tensors])
+        assert code == (path == source)
+        assert f"values{':' if path == source else ''} {how}" in capsys.readouterr().out

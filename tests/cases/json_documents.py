@@ -183,13 +183,14 @@ MEANINGS = {
     "timing_refusal": "why a launch cannot be timed; empty if all are",
     "kind": "name of the finding in npuchk, or ours",
     "fits": "those with every element of the device's",
-    "exact": "elements without an error",
+    "exact": "elements without an error beside a finite golden",
     "excluded": "those that differ from the nearest in one thing and do not fit",
     "magnitude": "sum of the magnitudes of all terms",
     "ulp_dtype": "type whose ULPs are counted",
     "ulp_histogram": "how many elements have which error, in ULPs of the result's type",
     "ulp_map": "where the errors are; null but where a gradient fails, or is the worst of its layer",
     "ulps": "numbers of the type between both, one of them included; null where one is NaN",
+    "special": "elements without an error whose golden is NaN or Inf",
     "infinite": "elements whose NaN/Inf state differs from the golden's",
     "lowest_exponent": "the first of counts holds errors from 2^lowest_exponent ULP to below twice that",
     "macs": "multiply-adds of the convolution",
@@ -244,7 +245,7 @@ MEANINGS = {
     "least_scale": "exponent of two by which the golden would have to be larger for zeros to fail, smaller for an "
     "absolute limit to hold",
     "refused": "gradients that are refused",
-    "zero_match_ratio": "share of the elements whose golden is not 0 that a result of nothing but zeros would match",
+    "zero_match_ratio": "share of the elements whose golden is neither 0 nor NaN or Inf that zeros would match",
 }
 """What a field says, where its name does not."""
 

@@ -75,7 +75,7 @@ class Pair:
         self.pairs = list(zip(self.a, self.g, strict=True))
         self.error = [abs(a - g) if finite(a, g) else 0.0 if same(a, g) else INF for a, g in self.pairs]
         self.mismatches = sum(error == INF for error in self.error)
-        self.golden_specials = sum(not (finite(raw) and finite(g)) for raw, g in zip(golden, self.g, strict=True))
+        self.special = [not (finite(raw) and finite(g)) for raw, g in zip(golden, self.g, strict=True)]
 
     def size(self, i):
         return abs(self.g[i]) if finite(self.g[i]) else 0.0
@@ -343,9 +343,9 @@ def judge(name, actual, golden, peer, row, overflow):
         return figures, ("fail", None)
     if not p.n:
         return figures, ("void", "empty")
-    if p.golden_specials == p.n:
+    if all(p.special):
         return figures, ("void", "golden")
-    zeros = Pair([0.0] * p.n, p.g, row, overflow)
+    zeros = Pair([g if special else 0.0 for g, special in zip(p.g, p.special, strict=True)], p.g, row, overflow)
     if RULES[name](zeros, other)[1]:
         return figures, ("void", "zeros")
     return figures, ("pass", None)

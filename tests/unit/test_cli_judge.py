@@ -74,6 +74,20 @@ def test_judge_prints_the_same_and_writes_sarif(files, capsys, tmp_path):
     assert "not judged, no golden is given" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("last", "why"), [("right", "the golden is for another call"), ("refused", "another kernel is refused")]
+)
+def test_judge_says_why_a_golden_judges_nothing(files, capsys, last, why):
+    script, golden = files
+    script.write_text(f"{KERNEL}double(x, np.empty_like(x), sys.argv[2], blocks=1, product='Ascend910B2')\n")
+    main(["judge", str(script), "--golden", f"y={golden}", "right", last])
+    said = capsys.readouterr().out
+    assert said.count("values of y: ") == (last == "right")
+    assert said.count(f"values: not judged, {why}") == 1
+    main(["judge", str(script), "right", last])
+    assert f"values: not judged, {why}" not in capsys.readouterr().out
+
+
 def test_judge_of_a_file_without_kernels_or_with_an_error_fails(tmp_path, capsys):
     script = tmp_path / "empty.py"
     script.write_text("print('nothing')\n")

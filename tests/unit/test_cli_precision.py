@@ -23,6 +23,7 @@ from ops.studies import precision as precision_study
 from ops.studies.kinds import Backend
 
 PNG = b"\x89PNG\r\n\x1a\n"
+EMULATOR = precision_study.emulator
 
 
 @pytest.fixture(autouse=True)
@@ -354,6 +355,72 @@ def test_precision_void_for_a_small_loss_names_the_scale_that_is_judged(capsys, 
     assert json.loads(judged)["rows"][0]["result"]["rounded"]["outcome"] == "pass"
 
 
+FILE_ADVICE = "; look for the NaN/Inf in the tensors of this step, and take another"
+CAST_ADVICE = (
+    "; the cast to fp16 made Inf or the largest number of inputs that are finite in the file: scale the loss, or the "
+    "operand, down, or take a mode that multiplies a wider type"
+)
+SUM_ADVICE = "; the tensors are finite, their sums beyond fp16: scale the loss down"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "dy", "first", "other", "advice"),
+    [
+        (np.float32, np.nan, np.nan, 1.0, FILE_ADVICE),
+        (np.float32, 1e9, 1e9, 1.0, CAST_ADVICE),
+        (np.float32, 1e9, np.inf, 1.0, FILE_ADVICE + CAST_ADVICE),
+        (np.float16, 6e4, 6e4, 1e4, SUM_ADVICE),
+    ],
+)
+def test_precision_void_for_nan_and_inf_advises_by_what_made_them(
+    capsys, monkeypatch, tmp_path, dtype, dy, first, other, advice
+):
+    """Every element of dw; of dx, of a 1 x 1 kernel with stride 2, those that a window reads: the others are 0."""
+    monkeypatch.setattr(precision_study, "emulator", EMULATOR)
+    arrays = {
+        "dy": np.full((1, 2, 3, 3), dy, dtype),
+        "x": np.full((1, 2, 5, 5), other, dtype),
+        "weight": np.full((2, 2, 1, 1), other, dtype),
+        "weight_shape": np.array([2, 2, 1, 1]),
+        "padding": np.array([0, 0]),
+        "groups": np.array(1),
+    }
+    arrays["dy"][0, 0, 0, 0] = first
+    np.savez(tmp_path / "own.npz", **layer_arrays("huge", **arrays))
+    for name, why in (
+        ("dw", "no element of the golden is finite"),
+        (
+            "dx",
+            "a gradient of nothing but zeros beside the NaN/Inf of the golden would pass too: every finite element of "
+            "the golden is 0",
+        ),
+    ):
+        arguments = ("own.npz", "--product", "910b", "--cube-math-type", "2", "--gradient", name, "--no-picture")
+        code, out, err = call(capsys, *arguments)
+        assert (code, err) == (1, "")
+        assert f"void, which is no pass, at huge {name} on 910b mode 2: {why}{advice}." in flat(out)
+
+
+@pytest.mark.parametrize(("gradient", "tensor"), [("dw", "dy"), ("dx", "weight")])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_precision_failure_where_inf_meets_zeros_names_the_cause(
+    capsys, monkeypatch, tmp_path, gradient, tensor, kernel
+):
+    """One Inf: a kernel of 3 with padding 1 takes it times a zero, one of 1 without padding and stride never."""
+    monkeypatch.setattr(precision_study, "emulator", EMULATOR)
+    rng, extent = np.random.default_rng(1), (kernel, kernel)
+    shapes = {"dy": (1, 2, 5, 5), "x": (1, 2, 5, 5), "weight": (2, 2, *extent)}
+    arrays = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    arrays[tensor][0, 0, 0, 0] = np.inf
+    arrays |= {"weight_shape": np.array([2, 2, *extent]), "padding": np.full(2, kernel // 2), "stride": np.ones(2, int)}
+    np.savez(tmp_path / "own.npz", **layer_arrays("one", **arrays, groups=np.array(1)))
+    arguments = ("own.npz", "--product", "910b", "--cube-math-type", "0", "--gradient", gradient, "--no-picture")
+    code, out, err = call(capsys, *arguments)
+    assert (code, err) == (kernel // 2, "")
+    words = f"FAIL NaN/Inf at one {gradient} on 910b mode 0: operands are NaN or Inf where they are multiplied."
+    assert (words in flat(out)) == (kernel == 3)
+
+
 def test_precision_void_of_a_golden_of_zeros_advises_nothing(capsys, tmp_path):
     """A small gradient beside it has a remedy of its own."""
     arrays = layer_arrays("nothing", dy=np.zeros((2, 6, 3, 3), np.float32))
@@ -490,9 +557,26 @@ def test_precision_first_lines_are_about_every_figure_of_the_summary(capsys, tmp
     left = max(float(figure) for figure in rounded if figure is not None)
     text = flat(out)
     line = text[text.index("relative L2 error at most") : text.index("product mode")]
-    assert f"inf in fp16; against the rounded inputs at most {left:.1e}; without 2 void" in line
+    words = f"against the rounded inputs at most {left:.1e}; without 2 void against the original golden"
+    assert f"inf in fp16; {words}" in line
     assert left > 1e-3, "that of bfloat16, which no cast touches"
     assert "the error in hf32 comes from rounding the inputs" in line
+
+
+def test_precision_first_lines_name_a_result_of_fewer_bits_apart(capsys, monkeypatch, tmp_path):
+    """A bias gradient of bfloat16 is added in float32, and its error is one rounding to bfloat16."""
+    monkeypatch.setattr(precision_study, "emulator", EMULATOR)
+    own = layer_arrays("bf", weight=np.ones((6, 2, 3, 2), np.float32))
+    own |= {key: own[key].astype(ml_dtypes.bfloat16).view("V2") for key in ("bf.x", "bf.dy", "bf.weight")}
+    np.savez(tmp_path / "own.npz", **own, **layer_arrays("fp", weight=np.ones((6, 2, 3, 2), np.float32)))
+    arguments = ("own.npz", "--product", "910b", "--cube-math-type", "0", "--gradient", "db", "--no-picture")
+    _, out, _ = call(capsys, *arguments, "--json", "r.json")
+    errors = {row["layer"]: row["result"] for row in json.loads((tmp_path / "r.json").read_text())["rows"]}
+    assert {result["compute_dtype"] for result in errors.values()} == {"fp32"}
+    bf, fp = (errors[name]["original"]["error"]["relative_l2"] for name in ("bf", "fp"))
+    assert 2.0**-11 < bf < 2.0**-8
+    assert fp < 2.0**-23
+    assert f"relative L2 error at most {fp:.1e} in fp32, {bf:.1e} in fp32 rounded to bf16" in flat(out)
 
 
 def test_precision_title_of_the_picture_is_what_the_figures_come_to(capsys, tmp_path, own_file):

@@ -9,7 +9,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from npu_sim.report.ulps import UlpHistogram
 from ops.cli.main import main
+from ops.cli.precision_charts import MARK_LABELS, histogram
 from ops.cli.precision_table import short
 from ops.studies.attribution import attribute
 from ops.studies.default_shapes import default_shapes
@@ -48,9 +50,27 @@ def test_pictures_show_the_figures_of_the_report(pictures):
     words = texts(found["heat-original.svg"])
     for row in report.computed:
         assert short(row.result.original.error.relative_l2) in words
-    assert {"910b", "310p", "conv1d fp32 dw", "conv1d fp32 y"} <= words
+    assert {"910b", "310p", "conv1d fp32 dw", "conv1d fp32 y", *MARK_LABELS} <= words
     assert any(text.startswith("input ") for text in texts(found["causes.svg"]))
     assert "0" in texts(found["001-histograms.svg"])
+
+
+@pytest.mark.parametrize("bins", [1, 8, 64])
+@pytest.mark.parametrize("special", [0, 40])
+def test_nan_and_inf_of_the_golden_have_a_bar_of_their_own(bins, special):
+    found = UlpHistogram(exact=5, lowest_exponent=-16, counts=(3,) * bins, infinite=7, special=special)
+    drawn = histogram(found, -16, bins - 17)
+    assert bool(drawn.special) == (special > 0) == ("NaN/Inf" in [label.text for label in drawn.across])
+    assert drawn.words.endswith("; 40 NaN or Inf in both" if special else "; 7 differ in NaN or Inf")
+    if special:
+        (x, wide), (last, other) = (
+            (float(path[1:].split(" ")[0]), float(path.split("h")[1].split("v")[0]))
+            for path in (drawn.special, drawn.infinite)
+        )
+        assert last + other < x
+        assert x + wide < drawn.width
+        (label,) = (one.x for one in drawn.across if one.text == "NaN/Inf")
+        assert x < label < x + wide + 1
 
 
 def test_png_is_as_large_as_the_svg_and_not_empty(pictures):

@@ -262,7 +262,7 @@ def test_study_report_is_strict_json_and_complete():
 
     report = run(runner=runner)
     found = json.loads(report.to_json(), parse_constant=lambda text: pytest.fail(f"not strict JSON: {text}"))
-    assert (found["schema_version"], found["source"], found["metadata"]) == (8, "test.npz", {"seed": 6})
+    assert (found["schema_version"], found["source"], found["metadata"]) == (9, "test.npz", {"seed": 6})
     assert found["options"]["products"] == list(SERIES)
     assert [standard["name"] for standard in found["standards"]] == ["mixed-tolerance"]
     assert found["gradient"] == "result of a call of aclnnConvolutionBackward with outputMask (false, true, false)"

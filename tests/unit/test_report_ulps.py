@@ -44,7 +44,8 @@ def test_histogram_is_that_of_a_loop(name, seed):
     form = OUTPUT_FORMATS[name]
     ulps = [ulps_of(float(a), float(g), form) for a, g in zip(actual.ravel(), errors.golden, strict=True)]
     found = UlpHistogram.of(errors)
-    assert found.exact == ulps.count(0.0)
+    same = [not math.isfinite(g) for g, one in zip(errors.golden, ulps, strict=True) if one == 0]
+    assert (found.exact, found.special) == (same.count(False), same.count(True))
     assert found.infinite == ulps.count(math.inf) == errors.special_mismatches
     bins = {}
     for one in ulps:
@@ -54,7 +55,7 @@ def test_histogram_is_that_of_a_loop(name, seed):
     assert {found.lowest_exponent + i: count for i, count in enumerate(found.counts) if count} == bins
     assert found.counts[0]
     assert found.counts[-1]
-    assert found.exact + found.infinite + sum(found.counts) == actual.size
+    assert found.exact + found.infinite + found.special + sum(found.counts) == actual.size
 
 
 def test_histogram_is_bounded_and_may_be_empty():
@@ -62,7 +63,19 @@ def test_histogram_is_bounded_and_may_be_empty():
     far = UlpHistogram.of(element_errors(actual, np.array([3e38, 1e-38, 1e-300])))
     assert (far.lowest_exponent, len(far.counts), sum(far.counts)) == (LOWEST_EXPONENT, 64, 3)
     none = UlpHistogram.of(element_errors(np.zeros(0, np.float32), np.zeros(0)))
-    assert (none.exact, none.counts, none.infinite) == (0, (), 0)
+    assert (none.exact, none.counts, none.infinite, none.special) == (0, (), 0, 0)
+
+
+@pytest.mark.parametrize("overflow", ["inf_nan", "saturate"])
+def test_histogram_counts_nan_and_inf_of_the_golden_apart_from_exact_elements(overflow):
+    golden = np.array([np.nan, np.inf, -1e300, 1e300, 0.0, 2.0, 3.0])
+    made = np.array([np.nan, np.inf, -np.inf, 1.0, 0.0, 2.0, 4.0], np.float32)
+    if overflow == "saturate":
+        made = np.nan_to_num(made, nan=0.0)
+    found = UlpHistogram.of(element_errors(made, golden, overflow=overflow))
+    # what saturates of a finite golden is a number like another
+    assert (found.special, found.exact) == ((2, 3) if overflow == "saturate" else (3, 2))
+    assert found.infinite + sum(found.counts) == 2
 
 
 @pytest.mark.parametrize(

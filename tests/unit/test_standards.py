@@ -137,7 +137,7 @@ def test_mixed_tolerance_zero_match_ratio_is_the_matched_ratio_of_zeros(row):
         for actual in (golden.astype(np.float32).astype(dtype), np.zeros(500, dtype))
     )
     assert 0.5 < of_result.zero_match_ratio < 0.9
-    assert of_result.zero_match_ratio == of_zeros.zero_match_ratio == (round(of_zeros.figure(MATCHED) * 500) - 1) / 499
+    assert of_result.zero_match_ratio == of_zeros.zero_match_ratio == (round(of_zeros.figure(MATCHED) * 500) - 1) / 496
 
 
 def test_empty_result_is_void():
@@ -200,7 +200,7 @@ def test_mixed_tolerance_products_of_6272_terms_give_the_known_verdicts():
     assert measure(errors).max_ulp > 32
 
 
-def test_mixed_tolerance_of_zeros_is_judged_as_a_result_of_zeros_would_be():
+def test_mixed_tolerance_of_zeros_is_judged_as_a_result_of_zeros_beside_nan_and_inf_would_be():
     rng = np.random.default_rng(12)
     for row in TABLE:
         dtype = np.float16 if row == "fp16" else np.float32
@@ -208,10 +208,32 @@ def test_mixed_tolerance_of_zeros_is_judged_as_a_result_of_zeros_would_be():
             golden = rng.normal(size=200) * scale
             golden[:2] = rng.choice([0.0, np.nan, np.inf, 2.0**-5, 3.0], 2)
             verdict = mixed_tolerance(element_errors(golden.astype(dtype), golden), row=row, golden="rounded")
-            zeros = mixed_tolerance(element_errors(np.zeros(200, dtype), golden), row=row, golden="rounded")
-            matched, nothing = round(zeros.figure(MATCHED) * 200), int(np.sum(golden == 0))
+            nothing_else = np.where(np.isfinite(golden), 0.0, golden).astype(dtype)
+            zeros = mixed_tolerance(element_errors(nothing_else, golden), row=row, golden="rounded")
+            matched, nothing = round(zeros.figure(MATCHED) * 200), int(np.sum((golden == 0) | ~np.isfinite(golden)))
             assert verdict.zero_match_ratio == (matched - nothing) / (200 - nothing)
             assert (verdict.void_cause in ("zeros", "golden")) == (meets(zeros) and meets(verdict))
+
+
+@pytest.mark.parametrize("overflow", ["inf_nan", "saturate"])
+@pytest.mark.parametrize("name", STANDARDS)
+def test_zeros_beside_nothing_but_nan_and_inf_are_void(name, overflow):
+    """No element is both finite and another number than 0: whatever the sums are, the same comes out."""
+    golden = np.zeros(60)
+    golden[:40:2], golden[1:40:2] = np.nan, np.tile([np.inf, -np.inf], 10)
+    made = golden.astype(np.float32)
+    if overflow == "saturate":
+        made = np.nan_to_num(made, nan=0.0)
+    errors = element_errors(made, golden, overflow=overflow)
+    peer = Peer(name="a CPU", errors=errors)
+    verdict = STANDARDS[name].judge(Evidence(errors=errors, row="fp32", golden="rounded", peer=peer))
+    assert (verdict.outcome, verdict.void_cause, verdict.zero_match_ratio) == ("void", "zeros", None)
+    assert verdict.least_scale is None, "no scale makes another number of 0"
+    # a peer's standards compare sums over all elements
+    if not STANDARDS[name].needs_peer:
+        one = element_errors(np.where(np.arange(60) == 50, 3.0, made).astype(np.float32), golden, overflow=overflow)
+        wrong = STANDARDS[name].judge(Evidence(errors=one, row="fp32", golden="rounded"))
+        assert wrong.outcome == "fail", "an element that should be 0"
 
 
 @pytest.mark.parametrize("name", [name for name, standard in STANDARDS.items() if not standard.needs_peer])

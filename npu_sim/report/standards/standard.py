@@ -169,21 +169,28 @@ _NO_PEER = Finding(passes=True, checks=(_PEERS,), deciding=_PEERS)
 
 
 def _zero_match_ratio(errors: ElementErrors, zeros: Finding) -> float | None:
-    """Return the share of the elements with a golden other than 0 that zeros match: 0 is matched whatever the scale."""
+    """Return the share of the elements with a golden other than 0 that zeros match: 0 is matched whatever the scale.
+
+    NaN and Inf, which `_of_zeros` has right, are not counted.
+    """
     shares = [check.value for check in zeros.checks if check.name == MATCHED]
-    count, others = errors.golden.size, int(np.count_nonzero(errors.golden))
+    count, others = errors.golden.size, int(np.count_nonzero(errors.golden[~errors.is_special]))
     return (round(shares[0] * count) - (count - others)) / others if shares and others else None
 
 
 def _of_zeros(evidence: Evidence, exponent: int = 0) -> Evidence:
-    """Return the evidence of nothing but zeros beside the golden times 2**exponent; a peer has the golden as it is."""
+    """Return the evidence of zeros beside the golden times 2**exponent; a peer has the golden as it is.
+
+    NaN and Inf of the golden are in it: a result that has them right and is 0 elsewhere tells as little of what is
+    finite as one of nothing but zeros.
+    """
     golden = np.ldexp(evidence.errors.golden, exponent) if exponent else evidence.errors.golden
-    is_finite = np.isfinite(golden)
+    is_special = evidence.errors.is_special
     errors = replace(
         evidence.errors,
         golden=golden,
-        actual=np.zeros_like(golden),
-        error=np.where(is_finite, np.abs(golden), np.inf),
-        special_mismatches=int(np.count_nonzero(~is_finite)),
+        actual=np.where(is_special, golden, 0.0),
+        error=np.where(is_special, 0.0, np.abs(golden)),
+        special_mismatches=0,
     )
     return replace(evidence, errors=errors)

@@ -119,8 +119,8 @@ class Verdict:
         "void": the rule is met, or cannot be applied, and that says nothing of the result. It is no pass.
     void_cause : {"empty", "golden", "inputs", "peer", "zeros"} or None
         Why: there is no element; no element of the golden is finite; the inputs became all 0 on the way to where they
-        are multiplied; there is no peer to compare with; a result of nothing but zeros would pass too. The first that
-        holds; None if the outcome is another.
+        are multiplied; there is no peer to compare with; a result of nothing but zeros, but for NaN and Inf where the
+        golden has them, would pass too. The first that holds; None if the outcome is another.
     standard, title, version, source, commit : str
         Name of the standard in the registry and in words, and where it is written; ``commit`` is "" where the source
         has none.
@@ -137,8 +137,9 @@ class Verdict:
     remark : str
         What a pass owes to a clause of the rule ("ULP", "warning", ...); "" for nothing.
     zero_match_ratio : float or None
-        Share of the elements whose golden is not 0 that a result of nothing but zeros would match; near 1 the tolerance
-        hardly tells right from wrong. None where the standard counts no matching elements, or all are 0.
+        Share of the elements whose golden is neither 0 nor NaN or Inf that a result of nothing but zeros would match;
+        near 1 the tolerance hardly tells right from wrong. None where the standard counts no matching elements, or
+        there is none.
     least_scale : int or None
         Of a result that is void for zeros: the least exponent of two by which golden and result would have to be larger
         for zeros to fail. Of one that fails for an absolute limit alone, beside which its errors are those of rounding
