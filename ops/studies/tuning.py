@@ -26,10 +26,10 @@ from ops.matmul.tiling import MatmulShape
 from ops.matmul.tiling_space import MatmulTilingSpace
 from ops.studies.calls.convolution_kernels import convolution_kernel_request
 from ops.studies.calls.fields import Fields, RequestError
-from ops.studies.calls.planned import Request, time_call
+from ops.studies.calls.planned import Request, require_multiplied, time_call
 from ops.studies.calls.products import MatrixProductRequest
 from ops.studies.calls.read_convolution import read_convolution
-from ops.studies.calls.read_multiplying import types_of
+from ops.studies.calls.read_multiplying import compute_of, types_of
 from ops.studies.calls.request_items import operator_name, read_call
 from ops.studies.cases import program_name
 
@@ -142,10 +142,14 @@ def read_tunable(operator: str, values: Mapping[str, Any], product: Product) -> 
             "--tune must be without --block-dim and --generation: it chooses cores of the published kernel"
         )
     request = read_call(name, values, product.name, "kernel")
-    if isinstance(request, MatrixProductRequest):
-        return tunable_product(request, product)
     fields = Fields(values)
-    return tunable_weight_gradient(read_convolution(fields).geometry, types_of(fields, product, "hf32")[1], product)
+    if isinstance(request, MatrixProductRequest):
+        found = tunable_product(request, product)
+    else:
+        compute = types_of(fields, product, "hf32")[1]
+        found = tunable_weight_gradient(read_convolution(fields).geometry, compute, product)
+    require_multiplied(compute_of(fields), found.request(None).plan(product))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from npu_sim.errors import NpuSimError
 from npu_sim.products import get_product
 from ops.cli.main import main
 from ops.matmul.tiling import MatmulShape
-from ops.studies.calls.fields import RequestError
 from ops.studies.calls.products import MatrixProductRequest
 from ops.studies.tuning import cycles_of, read_tunable, tunable_product, tune
 
@@ -53,11 +53,12 @@ def seen_best(seen):
     [
         ("cast", {"in_shape": [4]}, "910b", "--tune must be with matmul or conv-backprop-filter, not cast"),
         ("conv-backprop-filter", GRADIENT, "910", "--tune of a weight gradient must be on A2 or A3, not on Ascend910A"),
+        ("matmul", {"m": 8, "k": 8, "n": 8, "compute": "fp32", "dtype": "fp32"}, "310p", "compute must be a type that"),
         ("matmul", {"m": 1, "k": 1, "n": 1, "block_dim": 3}, "910b", "--tune must be without --block-dim and"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(operator, values, product, message):
-    with pytest.raises(RequestError, match=message):
+    with pytest.raises(NpuSimError, match=message):
         read_tunable(operator, values, get_product(product))
 
 
