@@ -66,6 +66,13 @@ def test_perf_times_the_kernel_on_a_product(call, capsys):
     assert "add_custom" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["run", "check", "perf", "judge", "diverge"])
+def test_two_products_for_a_kernel_are_bad_input(command, call, capsys):
+    """A kernel runs once: what was asked of the other product would be left out."""
+    assert main([command, str(ADD), *call, "--product", "310p", "--soc-version", "910b"]) == 2
+    assert capsys.readouterr().err == "npu-sim: error: --product must be given once for a kernel, not 2 times\n"
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [

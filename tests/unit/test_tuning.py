@@ -62,6 +62,13 @@ def test_what_cannot_be_tuned_is_refused(operator, values, product, message):
         read_tunable(operator, values, get_product(product))
 
 
+def test_every_product_is_tuned(capsys):
+    arguments = ["perf", "matmul", "--m", "16", "--k", "32", "--n", "16", "--tune", "--jobs", "1"]
+    assert main([*arguments, "--product", "910b", "--product", "910_93", "--json", "-"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["product"] for row in rows] == ["Ascend910B2", "Ascend910_9392"]
+
+
 def test_command_prints_both_tilings_and_writes_json(capsys):
     arguments = ["perf", "matmul", "--m", "16", "--k", "64", "--n", "16", "--product", "910b", "--tune", "--jobs", "1"]
     assert main([*arguments, "--no-progress"]) == 0
