@@ -279,7 +279,7 @@ def _argument(text: str) -> Any:
     if text.endswith(".npy"):
         try:
             return np.load(text, allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise InputFileError(f"--arg must be a .npy file that can be read, not {text} ({error})") from error
     if text.startswith("zeros:"):
         return _zeros("--arg", text.removeprefix("zeros:"), text)

@@ -91,6 +91,17 @@ def test_what_makes_no_sense_is_one_line(given, words, capsys):
     assert words in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize("command", ["run", "check", "perf"])
+@pytest.mark.parametrize("kept", [0, 5, 20, -1])
+def test_an_array_cut_short_is_bad_input(command, kept, call, capsys):
+    """Of an empty file NumPy says that it has ended, which is no interruption."""
+    Path("x.npy").write_bytes(Path("x.npy").read_bytes()[:kept])
+    assert main([command, str(ADD), *call]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("npu-sim: error: --arg must be a .npy file that can be read, not x.npy (")
+    assert err.count("\n") == 1
+
+
 def test_tiling_in_json_is_laid_out_as_a_struct(tmp_path):
     path = tmp_path / "tiling.json"
     path.write_text('[["uint8", 1], ["uint32_t", [2, 3]], ["int64_t", -1], ["float", 1.5]]')
