@@ -27,6 +27,16 @@ _LEAST_PART = 0.04
 """Parts of the critical path below this share are left out of the text."""
 
 
+def refused_mark(count: int) -> str:
+    """Return what stands behind the name or the time of what lacks refused calls; "" where none does."""
+    return f" ({count} refused)" if count else ""
+
+
+def without_refused(count: int) -> str:
+    """Return the same in a sentence."""
+    return f" without {counted(count, 'refused call')}" if count else ""
+
+
 def percent(share: float, digits: int = 0) -> str:
     """Return "12%"."""
     return f"{100 * share:.{digits}f}%"
@@ -77,9 +87,12 @@ def calibration(chip: Product) -> str:
     return f"{known['parameter_set']} ({evidence} numbers): {known['calibration']}."
 
 
-def advice_words(changes: Sequence[Change], where: str) -> list[str]:
-    """Return the changes worth most, a line each; ``where`` is "" or names what they are for."""
-    place = f" for {where}" if where else ""
+def advice_words(changes: Sequence[Change], where: str, refused: int) -> list[str]:
+    """Return the changes worth most, a line each.
+
+    ``where`` is "" or names what they are for, ``refused`` is how many calls of it the times are without.
+    """
+    place = (f" for {where}" if where else "") + without_refused(refused)
     worth = worth_it(changes)
     if not worth:
         return [f"Advice{place}: no change that was timed gains anything."]
