@@ -118,8 +118,8 @@ def perf_call_command(
     from ops.studies import timing
     from ops.studies.calls.fields import dtype_of
     from ops.studies.calls.request_items import read_call
-    from ops.studies.effort import timing_effort
-    from ops.studies.tuning import read_tunable
+    from ops.studies.effort import Effort, timing_effort
+    from ops.studies.tuning import read_tunable, tuning_effort
     from ops.studies.tuning import tune as tune_kernel
 
     values = {name: _integers(name, text) for name, text in given.items()}
@@ -133,6 +133,7 @@ def perf_call_command(
             raise UsageError(f"--tune must be without {', '.join(clash)}: it times kernels alone")
         tunables = [read_tunable(operator, values, get_product(name)) for name in names]
         note_compilation()
+        announce(sum((tuning_effort(tunable, jobs) for tunable in tunables), Effort()), yes=yes)
         with shapes.progress_bar(shown=not no_progress) as progress:
             reports = [tune_kernel(tunable, jobs=jobs, progress=progress) for tunable in tunables]
         write_tuning(reports, json_path, json_file)
