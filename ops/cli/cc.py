@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from ops.cli.usage import one_product_name
+
 
 def cc_command(
     sources: Annotated[
@@ -13,8 +15,9 @@ def cc_command(
     ],
     output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The program.")] = "a.out",
     product: Annotated[
-        str, typer.Option("--product", metavar="NAME", help="What kernels in the sources are compiled for.")
-    ] = "",
+        list[str] | None,
+        typer.Option("--product", metavar="NAME", help="What kernels in the sources are compiled for."),
+    ] = None,
 ) -> None:
     """Compile and link a C++ program that calls AscendCL and aclnn, as it is.
 
@@ -38,7 +41,8 @@ def cc_command(
     from ops.acl.compile import Program
     from ops.cli.output import note
 
-    chip = get_product(product) if product else current_product()
+    name = one_product_name(product, "a program")
+    chip = get_product(name) if name else current_product()
     compiler = find_compiler()
     said = Program(sources, output, chip).build(compiler, build_sdk(compiler, note=note))
     if said:

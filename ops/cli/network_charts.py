@@ -13,7 +13,7 @@ from npu_sim.engines.timeline_result import CoreSpans
 from npu_sim.isa.op import Op, Pipe
 from ops.cli.bars import Bar, Bars
 from ops.cli.precision_charts import Label
-from ops.cli.timing_text import PIPES
+from ops.cli.timing_text import PIPES, refused_mark
 from ops.studies.launch_times import seconds_words
 from ops.studies.network.report import NetworkReport
 from ops.studies.network.sums import KINDS, Roofline, kind_of, roofline, seconds_by_kind
@@ -101,13 +101,27 @@ class RooflineChart:
 def setting_bars(report: NetworkReport) -> tuple[Bars[BarLine], ...]:
     """Return the time of an image in each setting, by what it is spent on."""
     return _bars(
-        [(report.label(times), seconds_by_kind(times), times.task, times.setting.batch) for times in report.comparable]
+        [
+            (
+                f"{report.label(times)}{refused_mark(times.refused_count)}",
+                seconds_by_kind(times),
+                times.task,
+                times.setting.batch,
+            )
+            for times in report.comparable
+        ]
     )
 
 
 def layer_bars(times: StepTimes) -> tuple[Bars[BarLine], ...]:
     """Return the time of each layer, equal ones together, by what it is spent on."""
-    return _bars([(layer.layer.label, _kinds_of(layer), layer.task, 1) for layer in times.layers if layer.calls])
+    return _bars(
+        [
+            (f"{layer.layer.label}{refused_mark(layer.refused_count)}", _kinds_of(layer), layer.task, 1)
+            for layer in times.layers
+            if layer.calls
+        ]
+    )
 
 
 def _kinds_of(layer: LayerTimes) -> dict[str, float]:

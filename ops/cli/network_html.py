@@ -28,7 +28,7 @@ from ops.cli.network_table import (
     roofline_words,
 )
 from ops.cli.output import merged_messages
-from ops.cli.timing_text import critical_path, parameters
+from ops.cli.timing_text import critical_path, parameters, refused_mark, without_refused
 from ops.studies.launch_times import seconds_words
 from ops.studies.network.report import NetworkReport, conclusion
 from ops.studies.network.sums import KINDS, RankedLaunch, ranked_launches
@@ -86,7 +86,8 @@ def _comparison(report: NetworkReport) -> tuple[list[str], list[list[str]]]:
         line = [layer.label]
         for times in report.steps:
             own = times.layers[number]
-            line += [f"{own.task_seconds * 1e6:.1f}" if own.calls else "-", refused_words(own) or own.one.busiest_pipe]
+            busiest = refused_words(own) or f"{own.one.busiest_pipe}{refused_mark(own.refused_count)}"
+            line += [f"{own.task_seconds * 1e6:.1f}" if own.calls else "-", busiest]
         lines.append(line)
     return headings, lines
 
@@ -102,14 +103,15 @@ def _setting(report: NetworkReport, times: StepTimes) -> dict[str, Any]:
         "label": report.label(times),
         "title": f"{setting.chip.name}, batch {setting.batch}, cubeMathType {setting.cube_math_type}",
         "parameters": parameters(setting.chip),
-        "total": seconds_words(times.every.task_seconds),
+        "total": f"{seconds_words(times.every.task_seconds)}{without_refused(times.refused_count)}",
         "words": [kinds_words(times), roofline_words(times), *advice_lines(report, times)],
         "bars": charts.layer_bars(times),
         "timeline": charts.step_timeline(times),
         "roofline": charts.roofline_chart(times),
         "layer_headings": [LAYER_HEADINGS[i] for i in used],
         "layers": [[line[i] for i in used] for line in layers],
-        "sum": ", ".join(f"{LAYER_HEADINGS[i]} {total[i]}" for i in used[1:] if total[i]),
+        "sum": f"All together, {total[0]}: "
+        + ", ".join(f"{LAYER_HEADINGS[i]} {total[i]}" for i in used[1:] if total[i]),
         "launches": launch_lines(times),
         "paths": path_lines(times),
         "pipes": pipe_lines(times),

@@ -20,7 +20,9 @@ from ops.cli.timing_text import (
     critical_path,
     parameters,
     percent,
+    refused_mark,
     waits,
+    without_refused,
 )
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, LaunchTimes, seconds_words
 from ops.studies.network import sums
@@ -109,11 +111,12 @@ def layer_lines(times: StepTimes) -> list[tuple[str, ...]]:
     total = times.every.task_seconds
     lines = [_layer_line(times, layer, total) for layer in times.layers if layer.calls]
     every = _layer_cells(times, list(times.layers), total, times.task)
-    return [*lines, (counted(times.call_count, "call"), "", *every)]
+    return [*lines, (f"{counted(times.call_count, 'call')}{refused_mark(times.refused_count)}", "", *every)]
 
 
 def _layer_line(times: StepTimes, layer: LayerTimes, total: float) -> tuple[str, ...]:
-    return (layer.layer.label, _us(layer.one.task_seconds), *_layer_cells(times, [layer], total, layer.task))
+    name = f"{layer.layer.label}{refused_mark(layer.refused_count)}"
+    return (name, _us(layer.one.task_seconds), *_layer_cells(times, [layer], total, layer.task))
 
 
 def _layer_cells(times: StepTimes, layers: list[LayerTimes], total: float, task: TimeInterval) -> tuple[str, ...]:
@@ -199,11 +202,16 @@ def comparison_lines(report: NetworkReport) -> tuple[tuple[str, ...], list[tuple
     lines: list[tuple[str, ...]] = []
     for number, layer in enumerate(report.step.layers):
         own = [times.layers[number] for times in report.steps]
-        lines.append((layer.label, *(refused_words(one) or _limited(one.one, one.task_seconds) for one in own)))
+        lines.append((layer.label, *map(_layer_cell, own)))
     whole = {id(times) for times in report.comparable}
     sums = [_sums(times) if id(times) in whole else ("-",) * len(_SUMS) for times in report.steps]
     lines += [(name, *own) for name, *own in zip(_SUMS, *sums, strict=True)]
     return ("layer", *labels), lines
+
+
+def _layer_cell(layer: LayerTimes) -> str:
+    words = refused_words(layer)
+    return words or f"{_limited(layer.one, layer.task_seconds)}{refused_mark(layer.refused_count)}"
 
 
 _SUMS = ("step", "low", "high", "image")
@@ -211,7 +219,9 @@ _SUMS = ("step", "low", "high", "image")
 
 def _sums(times: StepTimes) -> tuple[str, ...]:
     seconds = times.every.task_seconds
-    return (_limited(times.every, seconds), *bounds_words(times.task), _us(seconds / times.setting.batch))
+    mark = refused_mark(times.refused_count)
+    image = f"{_us(seconds / times.setting.batch)}{mark}"
+    return (f"{_limited(times.every, seconds)}{mark}", *bounds_words(times.task), image)
 
 
 def refused_words(layer: LayerTimes) -> str:
@@ -235,7 +245,10 @@ def kinds_words(times: StepTimes) -> str:
     )
     critical = critical_path(times.every.critical_shares)
     return (
-        f"Of {seconds_words(total)}: {', '.join(parts)}. Critical path of the core time: {critical}." if total else ""
+        f"Of {seconds_words(total)}{without_refused(times.refused_count)}: {', '.join(parts)}. Critical path of the "
+        f"core time: {critical}."
+        if total
+        else ""
     )
 
 
@@ -243,7 +256,8 @@ def advice_lines(report: NetworkReport, times: StepTimes) -> list[str]:
     """Return what to change in a setting, a line each; [] where nobody asked."""
     if times.advice is None:
         return []
-    return advice_words(times.advice, report.label(times) if len(report.steps) > 1 else "")
+    where = report.label(times) if len(report.steps) > 1 else ""
+    return advice_words(times.advice, where, times.refused_count)
 
 
 def roofline_words(times: StepTimes) -> str:
@@ -273,6 +287,8 @@ def legend(report: NetworkReport, *, shows_parts: bool) -> Iterator[str]:
             "operations per byte of GM traffic; of roof: how much is reached of what Cube or memory allow. per byte: "
             "how often each byte of the tensors crosses, from L1 each that came."
         )
+    if any(times.call_count and times.refused_count for times in report.steps):
+        yield "refused, behind a name or a time: without so many calls that are refused; low and high are of the rest."
     if step.untimed:
         yield f"Not timed: {', '.join(f'{name} {count}' for name, count in step.untimed.items())}."
     yield f"{APPROXIMATE} {ONE_AFTER_THE_OTHER}"

@@ -47,7 +47,9 @@ def perf_call_command(
     mask: str | None = _option("--mask", f"{_CONV}gradients of conv-backward. Default: dx,dw,db.", "dx,dw,db"),
     bias: bool | None = _option("--bias", f"{_CONV}conv has a bias; matmul too."),
     compute: str | None = _option(
-        "--compute", "What the Cube multiplies: fp16, bf16, hf32 or fp32. Default: by --dtype."
+        "--compute",
+        "What the Cube multiplies: fp16, bf16, hf32 or fp32; refused where it cannot be had. Default: by --dtype, fp16 "
+        "where the Cube does not have that.",
     ),
     cube_math_type: int | None = _option("--cube-math-type", f"{_CONV}0..3 of conv-backward; poolings too."),
     kernel_size: str | None = _option("--kernel-size", f"{_POOL}the window.", _INTS),
@@ -114,13 +116,14 @@ def perf_call_command(
     from ops.cli.perf_table import write_timing
     from ops.cli.tune_table import write_tuning
     from ops.studies import timing
+    from ops.studies.calls.fields import dtype_of
     from ops.studies.calls.request_items import read_call
-    from ops.studies.effort import timing_effort
-    from ops.studies.tuning import read_tunable
+    from ops.studies.effort import Effort, timing_effort
+    from ops.studies.tuning import read_tunable, tuning_effort
     from ops.studies.tuning import tune as tune_kernel
 
     values = {name: _integers(name, text) for name, text in given.items()}
-    wanted = shapes.read_scope(scope)
+    wanted, type_wanted = shapes.read_scope(scope), "" if compute is None else dtype_of(compute)
     json_file = output_path("--json", json_path, None)
     files = read_trace_files(trace, trace_core, op_prof, None, (json_file,))
     names = shapes.read_products(product)
@@ -130,6 +133,7 @@ def perf_call_command(
             raise UsageError(f"--tune must be without {', '.join(clash)}: it times kernels alone")
         tunables = [read_tunable(operator, values, get_product(name)) for name in names]
         note_compilation()
+        announce(sum((tuning_effort(tunable, jobs) for tunable in tunables), Effort()), yes=yes)
         with shapes.progress_bar(shown=not no_progress) as progress:
             reports = [tune_kernel(tunable, jobs=jobs, progress=progress) for tunable in tunables]
         write_tuning(reports, json_path, json_file)
@@ -147,7 +151,7 @@ def perf_call_command(
         for name, request in requests.items():
             if progress:
                 progress(len(rows), len(requests), f"{name} {request.name}")
-            rows.append(timing.time_row(request, name, get_product(name), wanted))
+            rows.append(timing.time_row(request, name, get_product(name), wanted, type_wanted))
     report = timing.TimingReport(source="command line", scope=wanted, rows=tuple(rows))
     report = report.advised() if advice else report
     result = report.rows[0].result

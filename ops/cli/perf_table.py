@@ -57,7 +57,8 @@ def print_timing(report: TimingReport) -> None:
             print_prose(screen, line)
         screen.print()
     for product, changes in (report.advice or {}).items():
-        for line in advice_words(changes, product):
+        refused = sum(row.product == product and row.result is None for row in report.rows)
+        for line in advice_words(changes, product, refused):
             print_prose(screen, line)
     for line in _legend(report):
         print_prose(screen, line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +32,7 @@ def program_command(
     call: Annotated[int, typer.Option("--call", min=0, help="Which of the calls of a Python file, from 0 on.")] = 0,
     core: Annotated[int, typer.Option("--core", min=0, help="Core whose instructions are listed.")] = 0,
     rows: Annotated[int, typer.Option("--rows", min=0, help="Instructions shown of each launch and phase.")] = 100,
-    product: Annotated[str | None, typer.Option("--product", "--soc-version", help="For calls without one.")] = None,
+    product: shapes.ScriptProductOption = None,
     json_path: shapes.JsonOption = None,
 ) -> None:
     """List the instructions of a call, keep them in a file, or show where two programs differ.
@@ -48,7 +49,7 @@ def program_command(
     _listed(left, file, core, rows, json_path)
 
 
-def _program(file: str, call: int, product: str | None) -> StoredProgram:
+def _program(file: str, call: int, product: Sequence[str] | None) -> StoredProgram:
     """Return the launches that a file holds, or that a call of a Python file made."""
     from npu_sim.errors import InputFileError
     from npu_sim.report.program_file import StoredProgram, read_program
@@ -56,7 +57,7 @@ def _program(file: str, call: int, product: str | None) -> StoredProgram:
 
     if not scripts.is_script(file):
         return read_program(Path(file))
-    chip = scripts.one_product(None if product is None else [product])
+    chip = scripts.one_product(product)
     outcome = scripts.run_script(file, (), chip, explain=True, quiet=True)
     made = [one for one in outcome.explanations if one.launches]
     if not call < len(made):

@@ -19,14 +19,7 @@ def run_command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print tiling, walk and launches of every operator it called.")
     ] = False,
-    product: Annotated[
-        str | None,
-        typer.Option(
-            "--product",
-            "--soc-version",
-            help="SoC version, series alias or product file (.toml) that calls without one use.",
-        ),
-    ] = None,
+    product: shapes.ScriptProductOption = None,
     order: shapes.OrderOption = "program",
     core_order: shapes.CoreOrderOption = None,
     json_path: shapes.JsonOption = None,
@@ -40,7 +33,7 @@ def run_command(
     # Imported here: it loads the compiler, which the help does not need.
     from ops.cli import scripts
 
-    chip = scripts.one_product(None if product is None else [product])
+    chip = scripts.one_product(product)
     output_path("--json", json_path, file)
     wanted = explain or json_path is not None
     with shapes.orders_used(order, core_order):

@@ -21,7 +21,7 @@ from npu_sim.report.files import write_files
 from npu_sim.report.record import counted, to_json_text, to_plain
 from npu_sim.report.tables import fitted_tables
 from ops.cli.output import console, note, note_compilation, print_prose
-from ops.cli.usage import UsageError, output_path
+from ops.cli.usage import UsageError, one_product_name, output_path
 
 SCHEMA_VERSION = 1
 
@@ -70,15 +70,13 @@ def one_product(products: Sequence[str] | None) -> Product | None:
     ProductError
         If it is unknown.
     """
-    names = tuple(dict.fromkeys(products or ()))
-    if len(names) > 1:
-        raise UsageError(f"--product must be given once for a script, not {len(names)} times")
-    if not names:
+    name = one_product_name(products, "a script")
+    if name is None:
         return None
-    hint = product_hint(names[0])
+    hint = product_hint(name)
     if hint is not None:
         note(hint)
-    return get_product(names[0])
+    return get_product(name)
 
 
 def refuse_options(given: Mapping[str, object]) -> None:

@@ -16,7 +16,7 @@ import typer
 from npu_sim.dtypes.formats import get_dtype
 from npu_sim.errors import InputFileError, NpuSimError
 from ops.cli.output import note_compilation
-from ops.cli.usage import UsageError
+from ops.cli.usage import UsageError, one_product_name
 
 if TYPE_CHECKING:
     from npu_sim.ascendc import HostTiling, SourceKernel, SourceRun
@@ -102,8 +102,8 @@ class Given:
         str | None,
         typer.Option("--kind", metavar="KIND", help="Cores it is for: vector, cube or mix. Default: it says."),
     ] = None
-    product: Annotated[
-        str | None,
+    products: Annotated[
+        list[str] | None,
         typer.Option("--product", "--soc-version", help="SoC version, series alias or product file (.toml)."),
     ] = None
     auto_sync: Annotated[
@@ -114,6 +114,14 @@ class Given:
             "unit.",
         ),
     ] = True
+
+    def __post_init__(self) -> None:
+        one_product_name(self.products, "a kernel")
+
+    @property
+    def product(self) -> str | None:
+        """The product that was named; None for none."""
+        return one_product_name(self.products, "a kernel")
 
     def compiled(self, *template_arguments: int) -> SourceKernel:
         """Compile the kernel, with template arguments unless its name has them."""
@@ -271,7 +279,7 @@ def _argument(text: str) -> Any:
     if text.endswith(".npy"):
         try:
             return np.load(text, allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise InputFileError(f"--arg must be a .npy file that can be read, not {text} ({error})") from error
     if text.startswith("zeros:"):
         return _zeros("--arg", text.removeprefix("zeros:"), text)

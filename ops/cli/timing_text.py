@@ -23,8 +23,20 @@ CRITICAL_PATH = (
     "Critical path: fixed is the kernel's prologue and epilogue, barrier the one between phases, latency the time "
     "until a result can be used, memory what L2 and memory take beyond the cores."
 )
+_CALLS_NAMED = 4
+"""Calls that advice names, those first that gain most; the JSON has all."""
 _LEAST_PART = 0.04
 """Parts of the critical path below this share are left out of the text."""
+
+
+def refused_mark(count: int) -> str:
+    """Return what stands behind the name or the time of what lacks refused calls; "" where none does."""
+    return f" ({count} refused)" if count else ""
+
+
+def without_refused(count: int) -> str:
+    """Return the same in a sentence."""
+    return f" without {counted(count, 'refused call')}" if count else ""
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -77,15 +89,33 @@ def calibration(chip: Product) -> str:
     return f"{known['parameter_set']} ({evidence} numbers): {known['calibration']}."
 
 
-def advice_words(changes: Sequence[Change], where: str) -> list[str]:
-    """Return the changes worth most, a line each; ``where`` is "" or names what they are for."""
-    place = f" for {where}" if where else ""
+def advice_words(changes: Sequence[Change], where: str, refused: int) -> list[str]:
+    """Return the changes worth most, a line each.
+
+    ``where`` is "" or names what they are for, ``refused`` is how many calls of it the times are without.
+    """
+    place = (f" for {where}" if where else "") + without_refused(refused)
     worth = worth_it(changes)
     if not worth:
         return [f"Advice{place}: no change that was timed gains anything."]
     return [
-        f"Advice {number}{place}: {one.words}; {'an image' if one.of == 'image' else 'a call'} takes "
-        f"{seconds_words(one.changed_seconds)} instead of {seconds_words(one.seconds)}, {percent(one.gain)} less "
+        f"Advice {number}{place}: {one.words}{_calls_words(one)}; "
+        f"{'an image' if one.of == 'image' else 'a call'} takes {seconds_words(one.changed_seconds)} instead of "
+        f"{seconds_words(one.seconds)}, {percent(one.gain)} less "
         f"({one.costs or counted(one.call_count, 'call')})."
         for number, one in enumerate(worth, start=1)
     ]
+
+
+def _calls_words(change: Change) -> str:
+    """Return which calls get what, of a change that is each call's own: ": 12 to conv5, 6 to fc"."""
+    if not change.is_own:
+        return ""
+    ranked = sorted(change.calls, key=lambda one: one.count * (one.changed_task_seconds - one.task_seconds))
+    names = [one.name for one in change.calls]
+    parts = []
+    for one in ranked[:_CALLS_NAMED]:
+        name = one.name if names.count(one.name) == 1 else f"{one.name} ({one.words})"
+        parts.append(name if one.block_dim is None else f"{one.block_dim} to {name}")
+    more = [f"{len(ranked) - _CALLS_NAMED} more"] if len(ranked) > _CALLS_NAMED else []
+    return f": {', '.join(parts + more)}"

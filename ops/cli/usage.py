@@ -13,6 +13,20 @@ class UsageError(NpuSimError, ValueError):
     """Options that contradict each other or have no meaning."""
 
 
+def one_product_name(products: Sequence[str] | None, what: str) -> str | None:
+    """Return the only product that was named for ``what``, a word for the message; None for none.
+
+    Raises
+    ------
+    UsageError
+        Several are: all but one would be left out.
+    """
+    names = tuple(dict.fromkeys(products or ()))
+    if len(names) > 1:
+        raise UsageError(f"--product must be given once for {what}, not {len(names)} times")
+    return names[0] if names else None
+
+
 def output_path(option: str, text: str | None, source: str | None, others: Sequence[Path | None] = ()) -> Path | None:
     """Return where a file goes (None for none and for standard output), refused early if it cannot be written.
 

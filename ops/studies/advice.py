@@ -27,6 +27,30 @@ _PARTS = (0.75, 0.5, 0.25)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedCall:
+    """A call that a change is made to.
+
+    Attributes
+    ----------
+    name, words : str
+        Which, and what is called, as of `Request`.
+    count : int
+        How often it is made.
+    block_dim : int or None
+        Cores that the change gives it; None of a change of something else.
+    task_seconds, changed_task_seconds : float
+        Of one such call, before and after.
+    """
+
+    name: str
+    words: str
+    count: int
+    block_dim: int | None
+    task_seconds: float
+    changed_task_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One change to some calls.
 
@@ -42,6 +66,10 @@ class Change:
         Task time before and after.
     call_count : int
         Calls that are changed, equal ones counted each.
+    calls : tuple of ChangedCall
+        Those, equal ones once.
+    is_own : bool
+        It is made to the calls that gain by it and to no others.
     """
 
     words: str
@@ -50,6 +78,8 @@ class Change:
     seconds: float
     changed_seconds: float
     call_count: int
+    calls: tuple[ChangedCall, ...]
+    is_own: bool
 
     @property
     def gain(self) -> float:
@@ -196,17 +226,24 @@ def documents(changes: Sequence[Change]) -> list[dict[str, Any]]:
 
 def _tried(candidate: _Candidate, calls: Sequence[AdvisedCall], product: Product, scope: Scope) -> Change | None:
     before = after = 0.0
-    count = 0
+    made: list[ChangedCall] = []
     for call in calls:
         images = max(call.request.batch, 1) if _has_images(call.request) else 1
         own = call.seconds
-        changed = _fastest(candidate.variants(call.request, product), product, scope)
-        if changed is not None and (not candidate.is_own or changed < own):
-            count += call.count
+        timed = _timed(candidate.variants(call.request, product), product, scope)
+        changed, request = min(timed, key=lambda one: one[0], default=(own, None))
+        if request is not None and (not candidate.is_own or changed < own):
+            made.append(
+                ChangedCall(
+                    name=call.request.name, words=call.request.words, count=call.count,
+                    block_dim=_given_cores(call.request, request), task_seconds=call.seconds,
+                    changed_task_seconds=changed,
+                )
+            )  # fmt: skip
             own = changed / candidate.images
         before += call.count * call.seconds / images
         after += call.count * own / images
-    if not count:
+    if not made:
         return None
     has_images = all(_has_images(call.request) for call in calls)
     return Change(
@@ -215,18 +252,25 @@ def _tried(candidate: _Candidate, calls: Sequence[AdvisedCall], product: Product
         of="image" if has_images else "call",
         seconds=before,
         changed_seconds=after,
-        call_count=count,
+        call_count=sum(one.count for one in made),
+        calls=tuple(made),
+        is_own=candidate.is_own,
     )
 
 
-def _fastest(requests: Sequence[Request], product: Product, scope: Scope) -> float | None:
-    """Return the task time of the fastest of some calls; None where the operator refuses all."""
-    seconds = []
+def _given_cores(before: Any, after: Any) -> int | None:
+    own, changed = (getattr(request, "block_dim", None) for request in (before, after))
+    return changed if changed != own else None
+
+
+def _timed(requests: Sequence[Request], product: Product, scope: Scope) -> list[tuple[float, Request]]:
+    """Return the task times of some calls with them, without those that the operator refuses."""
+    found = []
     for request in requests:
         try:
-            seconds.append(time_call(request, product, scope).task_seconds)
+            found.append((time_call(request, product, scope).task_seconds, request))
         except InternalError:
             raise
         except NpuSimError:
             continue
-    return min(seconds, default=None)
+    return found

@@ -97,7 +97,7 @@ def count_rows(launches: Iterable[Launch], budget: int) -> tuple[int, bool]:
     return count, True
 
 
-def _rows_of_first_cores(launches: Iterable[Launch], most: float) -> tuple[int, bool]:
+def rows_of_first_cores(launches: Iterable[Launch], most: float) -> tuple[int, bool]:
     """Return the rows of ``launches`` if all their cores have as many as the first, and whether these are all.
 
     Counting ends when there are more than ``most``.
@@ -117,7 +117,7 @@ def _count_or_estimate(launches: Sequence[Launch], rows_per_second: float) -> tu
     """Return the rows of ``launches``, about if there are many, and whether there may be any number more."""
     rows, is_all = count_rows(launches, _LAST_BUDGET_ROWS)
     if not is_all:
-        rows, is_all = _rows_of_first_cores(launches, _MOST_SECONDS * rows_per_second)
+        rows, is_all = rows_of_first_cores(launches, _MOST_SECONDS * rows_per_second)
     return rows, not is_all
 
 

@@ -17,7 +17,7 @@ from npu_sim.products import Product, get_product
 from npu_sim.report.record import to_json_text, to_plain
 from ops.common.explain import launch_works
 from ops.studies.advice import AdvisedCall, Change, advise, documents
-from ops.studies.calls.planned import BoundedCall, Request, TimedCall, bound_call
+from ops.studies.calls.planned import BoundedCall, Request, TimedCall, bound_call, require_multiplied
 from ops.studies.cases import program_name
 from ops.studies.launch_times import APPROXIMATE, ONE_AFTER_THE_OTHER, describe_parameters
 from ops.studies.launch_trace import TracedLaunch
@@ -213,10 +213,14 @@ def run_timing(
     return TimingReport(source=source, scope=scope, rows=tuple(rows))
 
 
-def time_row(request: Request, name: str, chip: Product, scope: Scope) -> TimingRow:
-    """Time one call on ``chip``, which was asked for as ``name``; a refusal is part of the row."""
+def time_row(request: Request, name: str, chip: Product, scope: Scope, compute: str = "") -> TimingRow:
+    """Time one call on ``chip``, which was asked for as ``name``; a refusal is part of the row.
+
+    A call that does not multiply ``compute`` is refused; "" leaves open what it multiplies.
+    """
     try:
         result = bound_call(request, chip, scope)
+        require_multiplied(compute, result.planned)
     except InternalError:
         raise
     except NpuSimError as error:

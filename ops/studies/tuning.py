@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, islice
+from math import prod
 from typing import Any, Protocol
 
 from npu_sim.products import Product
@@ -26,12 +27,13 @@ from ops.matmul.tiling import MatmulShape
 from ops.matmul.tiling_space import MatmulTilingSpace
 from ops.studies.calls.convolution_kernels import convolution_kernel_request
 from ops.studies.calls.fields import Fields, RequestError
-from ops.studies.calls.planned import Request, time_call
+from ops.studies.calls.planned import Request, require_multiplied, time_call
 from ops.studies.calls.products import MatrixProductRequest
 from ops.studies.calls.read_convolution import read_convolution
-from ops.studies.calls.read_multiplying import types_of
+from ops.studies.calls.read_multiplying import compute_of, types_of
 from ops.studies.calls.request_items import operator_name, read_call
 from ops.studies.cases import program_name
+from ops.studies.effort import Effort, rows_of_first_cores
 
 SCHEMA_VERSION = 1
 MOST_TIMED = 2000
@@ -41,6 +43,12 @@ _MOVES = 400
 """Moves that are tried from a point: first along one axis, and if none is faster along two, drawn from all."""
 _TRIES = 1000
 """Points drawn in vain, one after the other, behind which a space counts as drawn from."""
+_COUNTED = 16
+"""Of the drawn points, how many are counted to tell how long all take."""
+_ROWS_PER_SECOND, _SECONDS_PER_TILING = 25e6, 1.3e-3
+"""What timing one tiling takes, by its instructions and besides."""
+_MOST_ROWS = 4e9
+"""Of one tiling: counting ends there. More than anybody may start unasked."""
 Progress = Callable[[int, int, str], None]
 Point = tuple[int, ...]
 
@@ -142,10 +150,14 @@ def read_tunable(operator: str, values: Mapping[str, Any], product: Product) -> 
             "--tune must be without --block-dim and --generation: it chooses cores of the published kernel"
         )
     request = read_call(name, values, product.name, "kernel")
-    if isinstance(request, MatrixProductRequest):
-        return tunable_product(request, product)
     fields = Fields(values)
-    return tunable_weight_gradient(read_convolution(fields).geometry, types_of(fields, product, "hf32")[1], product)
+    if isinstance(request, MatrixProductRequest):
+        found = tunable_product(request, product)
+    else:
+        compute = types_of(fields, product, "hf32")[1]
+        found = tunable_weight_gradient(read_convolution(fields).geometry, compute, product)
+    require_multiplied(compute_of(fields), found.request(None).plan(product))
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,10 +202,34 @@ def tuning_json(reports: Sequence[TuneReport]) -> str:
 def cycles_of(tunable: Tunable, point: Point | None) -> int | None:
     """Return the core time at a point, None where there is no tiling; of None that of the kernel's own."""
     space = tunable.space
-    tiling = None if point is None else space.tiling(dict(zip(space.axes, point, strict=True)))
+    tiling = None if point is None else _tiling_at(space, point)
     if point is not None and tiling is None:
         return None
     return time_call(tunable.request(tiling), space.product, "kernel").total_cycles
+
+
+def tuning_effort(tunable: Tunable, jobs: int | None = None) -> Effort:
+    """Return the effort of a search by so many processes: of what is drawn, and of the moves from there.
+
+    Drawn tilings are any, some of a hundred times as many instructions as the kernel's own, and some of them are
+    counted; the moved ones are near the fastest, and count as the kernel's own.
+    """
+    space, most = tunable.space, min(MOST_TIMED, prod(len(values) for values in tunable.space.axes.values()))
+    drawn = [_tiling_at(space, point) for point in _Search(space, lambda points: (), most, None).first(_COUNTED)]
+    own, *rows = (_rows_of(tunable, tiling) for tiling in (None, *drawn))
+    drawn_count = min(_DRAWN, most)
+    every = own * (most - drawn_count) + sum(rows) * drawn_count // max(len(rows), 1)
+    seconds = every / _ROWS_PER_SECOND + most * _SECONDS_PER_TILING
+    return Effort(instructions=every, seconds=seconds / (jobs or os.cpu_count() or 1))
+
+
+def _rows_of(tunable: Tunable, tiling: Any) -> int:
+    launches = tunable.request(tiling).plan(tunable.space.product).launches("kernel")
+    return rows_of_first_cores(launches, _MOST_ROWS)[0]
+
+
+def _tiling_at(space: Space, point: Point) -> Any:
+    return space.tiling(dict(zip(space.axes, point, strict=True)))
 
 
 def tune(
@@ -220,7 +256,7 @@ def tune(
         search.run()
     found = search.best
     is_better = found is not None and search.known[found] < default
-    tiling = space.tiling(dict(zip(space.axes, found, strict=True))) if is_better and found else space.default
+    tiling = _tiling_at(space, found) if is_better and found else space.default
     return TuneReport(
         name=tunable.name,
         product=space.product.name,
@@ -268,19 +304,20 @@ class _Search:
 
     def run(self) -> None:
         """Time points until none near the best ones is faster, or there are enough."""
-        self._look(self._first())
+        self._look(self.first(_DRAWN))
         for point in sorted(self.known, key=self.known.__getitem__)[:_KEPT]:
             while (better := self._improved(point)) is not None:
                 point = better
 
     def _is_legal(self, point: Point) -> bool:
-        return self._space.tiling(dict(zip(self._space.axes, point, strict=True))) is not None
+        return _tiling_at(self._space, point) is not None
 
-    def _first(self) -> list[Point]:
+    def first(self, count: int) -> list[Point]:
+        """Draw points, behind the default."""
         found = [tuple(self._space.start.values())]
         found = [point for point in found if self._is_legal(point)]
         misses = 0
-        while len(found) < _DRAWN and misses < _TRIES:
+        while len(found) < count and misses < _TRIES:
             point = tuple(self._draw.choice(values) for values in self._axes)
             misses += 1
             if point not in found and self._is_legal(point):

@@ -7,7 +7,8 @@ import pytest
 
 from npu_sim.products import get_product
 from ops.cli.main import main
-from ops.studies.advice import AdvisedCall, advise, worth_it
+from ops.cli.timing_text import advice_words
+from ops.studies.advice import AdvisedCall, Change, ChangedCall, advise, documents, worth_it
 from ops.studies.calls.convolutions import ConvolutionRequest, GradientRequest
 from ops.studies.calls.planned import time_call
 from ops.studies.cases import case_of_shape
@@ -72,6 +73,42 @@ def test_a_change_of_single_calls_is_made_where_it_gains(alias):
     gains = any(times[count] < seconds(small, chip) for count in fewer)
     alone = advised(alias, small)[1]
     assert ("give calls fewer cores (block_dim)" in alone) == gains
+
+
+@pytest.mark.parametrize("scope", ["call", "kernel"])
+def test_advice_names_the_calls_and_their_cores(scope):
+    """With what it says of each call, the call takes what it says."""
+    case = case_of_shape((1, 16, 7, 7), (16, 16, 1, 1))
+    requests = (
+        GradientRequest(case=replace(case, name="small")), GradientRequest(case=replace(NARROW, name="wide")),
+        ConvolutionRequest(case=replace(case, name="small")),
+    )  # fmt: skip
+    chip, found = advised("910b", *requests, scope=scope)
+    change = found["give calls fewer cores (block_dim)"]
+    assert change.is_own
+    assert change.call_count == sum(one.count for one in change.calls)
+    assert len(change.calls) >= 2
+    for one in change.calls:
+        (request,) = (own for own in requests if (own.name, own.words) == (one.name, one.words))
+        assert one.changed_task_seconds == seconds(replace(request, block_dim=one.block_dim), chip, scope)
+        assert one.changed_task_seconds < one.task_seconds == seconds(request, chip, scope)
+    (line,) = advice_words([replace(change, changed_seconds=0.0)], "", 0)
+    named = line.partition("; ")[0]
+    for one in change.calls:
+        alone = [other.name for other in change.calls].count(one.name) == 1
+        assert f"{one.block_dim} to {one.name if alone else f'{one.name} ({one.words})'}" in named
+    (plain,) = documents([change])
+    assert [call["block_dim"] for call in plain["calls"]] == [one.block_dim for one in change.calls]
+
+
+def test_advice_that_concerns_many_calls_names_those_that_gain_most():
+    call = ChangedCall(name="a", words="call", count=1, block_dim=6, task_seconds=2e-6, changed_task_seconds=1e-6)
+    calls = tuple(replace(call, name=name, count=count) for count, name in enumerate("abcdef", 1))
+    change = Change(words="give", costs="", of="call", seconds=2e-6, changed_seconds=1e-6, call_count=21,
+                    calls=calls, is_own=True)  # fmt: skip
+    (line,) = advice_words([change], "", 0)
+    assert line.startswith("Advice 1: give: 6 to f, 6 to e, 6 to d, 6 to c, 2 more; a call takes 1 us instead of 2 us")
+    assert advice_words([replace(change, is_own=False)], "", 0)[0].startswith("Advice 1: give; a call takes ")
 
 
 def test_what_is_refused_is_no_advice():

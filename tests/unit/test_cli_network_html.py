@@ -180,6 +180,33 @@ def test_refused_calls_are_listed(report):
     assert (headings, line[:2]) == (["setting", "status", "rule"], ["310p", "161002"])
 
 
+def test_sums_without_refused_calls_say_so():
+    """A2 has no forward pooling of float32 with cubeMathType 1; A1 does: its figures are whole."""
+    found = run_network(
+        lambda batch, mode: step_of_table("resnet50", batch, mode, "fp32").select(["pool5", "conv5_2b"]),
+        ["910b", "910"], [1], [1], forward=True, advice=True,
+    )  # fmt: skip
+    partial, whole = found.steps
+    assert (partial.refused_count, whole.refused_count) == (1, 0)
+    page = Page(render(found).decode())
+    heads = page.texts["h2"]
+    total = seconds_words(partial.every.task_seconds)
+    assert any(text.endswith(f"{total} without 1 refused call") for text in heads)
+    assert not any(f"{seconds_words(whole.every.task_seconds)} without" in text for text in heads)
+    _, *lines = page.table(
+        "Time of each layer in microseconds, equal layers together, and the pipe that is busy longest"
+    )
+    (pool,) = (line for line in lines if line[0] == "pool5")
+    assert pool[2].endswith(" (1 refused)")
+    assert "refused" not in pool[4]
+    own = page.table("Layers of 910b")
+    assert [line[0] for line in own[1:]] == ["conv5_2b", "pool5 (1 refused)"]
+    text = " ".join(render(found).decode().split())
+    assert "All together, 3 calls (1 refused): us " in text
+    assert "for 910b without 1 refused call:" in text
+    assert "for 910 without" not in text
+
+
 def test_command_writes_the_page_and_refuses_other_files(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ops.cli.perf_network.note_compilation", lambda: None)

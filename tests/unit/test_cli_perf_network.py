@@ -182,6 +182,31 @@ def test_bad_input_is_one_line_exit_2_and_nothing_written(capsys, tmp_path, argu
     assert list(tmp_path.iterdir()) == []
 
 
+POOL = ("--model", "resnet50", "--batch", "1", "--dtype", "fp32", "--cube-math-type", "1", "--layer", "pool5",
+        "--layer", "conv5_2b", "--forward", "--advice")  # fmt: skip
+
+
+def test_sums_without_refused_calls_are_marked(capsys):
+    _, out, _ = call(capsys, *POOL, "--product", "910b", "--product", "910")
+    lines = [line for line in out.splitlines() if line.startswith("pool5")]
+    assert [line.count("(1 refused)") for line in lines] == [1]
+    text = " ".join(out.split())
+    assert "for 910b without 1 refused call:" in text
+    assert "for 910 without" not in text
+    assert "refused, behind a name or a time: without so many calls that are refused" in text
+
+
+def test_a_step_without_refused_calls_is_marked(capsys):
+    """Both refuse the same: they are compared, and what is compared is not the whole step."""
+    _, out, _ = call(capsys, *POOL, "--product", "910b", "--product", "910_93", "--details")
+    table = {line.split()[0]: line for line in reversed(out.splitlines()) if line}
+    assert [table[name].count("(1 refused)") for name in ("step", "image")] == [2, 2]
+    text = " ".join(out.split())
+    assert re.search(r"An image takes least on \S+, [^;]*; [^;]*, each without 1 refused call\.", text)
+    assert len(re.findall(r"Of [\d.]+ [mu]s without 1 refused call: ", text)) == 2
+    assert re.search(r"^3 calls \(1 refused\) ", out, re.MULTILINE)
+
+
 def test_what_is_refused_everywhere_is_exit_1(capsys):
     code, out, _ = call(capsys, "--model", "r2plus1d_18", "--batch", "1", "--layer", "stem_s", "--product", "310p")
     assert code == 1

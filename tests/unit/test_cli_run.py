@@ -312,9 +312,15 @@ def test_check_of_a_call_without_its_first_launches_finds_the_reader_of_what_the
     assert found
 
 
-def test_two_products_for_a_script_are_bad_input(capsys, script):
-    code, _, err = run(capsys, "perf", script(), "--product", "910b", "--product", "910_93")
+@pytest.mark.parametrize("command", ["run", "perf", "check", "program", "judge"])
+def test_two_products_for_a_script_are_bad_input(capsys, script, command):
+    code, _, err = run(capsys, command, script(), "--product", "910b", "--product", "910_93")
     assert (code, err) == (2, "npu-sim: error: --product must be given once for a script, not 2 times\n")
+
+
+def test_two_products_for_a_program_are_bad_input(capsys):
+    code, _, err = run(capsys, "cc", "a.cpp", "--product", "910b", "--product", "910_93")
+    assert (code, err) == (2, "npu-sim: error: --product must be given once for a program, not 2 times\n")
 
 
 def test_example_driver_runs_times_and_checks(capsys):

@@ -66,6 +66,13 @@ def test_perf_times_the_kernel_on_a_product(call, capsys):
     assert "add_custom" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["run", "check", "perf", "judge", "diverge"])
+def test_two_products_for_a_kernel_are_bad_input(command, call, capsys):
+    """A kernel runs once: what was asked of the other product would be left out."""
+    assert main([command, str(ADD), *call, "--product", "310p", "--soc-version", "910b"]) == 2
+    assert capsys.readouterr().err == "npu-sim: error: --product must be given once for a kernel, not 2 times\n"
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -82,6 +89,17 @@ def test_perf_times_the_kernel_on_a_product(call, capsys):
 def test_what_makes_no_sense_is_one_line(given, words, capsys):
     assert main(["run", str(ADD), *given]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("command", ["run", "check", "perf"])
+@pytest.mark.parametrize("kept", [0, 5, 20, -1])
+def test_an_array_cut_short_is_bad_input(command, kept, call, capsys):
+    """Of an empty file NumPy says that it has ended, which is no interruption."""
+    Path("x.npy").write_bytes(Path("x.npy").read_bytes()[:kept])
+    assert main([command, str(ADD), *call]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("npu-sim: error: --arg must be a .npy file that can be read, not x.npy (")
+    assert err.count("\n") == 1
 
 
 def test_tiling_in_json_is_laid_out_as_a_struct(tmp_path):

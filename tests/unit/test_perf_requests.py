@@ -743,3 +743,79 @@ def test_vector_kernels_have_the_blocks_of_the_request(blocks):
     assert [launch.core_count for launch in timed.launches] == [blocks]
     assert free.launches[0].core_count > blocks
     assert timed.seconds > free.seconds
+
+
+COMPUTED = {
+    # tensors, wish, product: what is multiplied
+    ("fp32", "fp32", "910b"): "fp32",
+    ("fp32", "hf32", "910b"): "hf32",
+    ("fp32", "fp16", "910b"): "fp16",
+    ("bf16", "bf16", "910b"): "bf16",
+    ("fp32", "bf16", "910b"): "hf32",
+    ("fp16", "fp32", "910b"): "fp16",
+    ("fp16", "bf16", "910_93"): "fp16",
+    ("fp32", "fp16", "310p"): "fp16",
+    ("fp32", "fp32", "310p"): "fp16",
+    ("fp32", "fp32", "910"): "fp16",
+    ("fp32", "hf32", "910"): "fp16",
+}
+CALLS = {
+    "matmul": {"m": 64, "k": 64, "n": 64},
+    "conv": CONV,
+    "conv_backward": CONV,
+}
+
+
+@pytest.mark.parametrize("op", CALLS)
+@pytest.mark.parametrize(("dtype", "compute", "product"), COMPUTED)
+def test_an_answer_says_what_is_multiplied_and_that_a_wish_was_not_met(op, dtype, compute, product):
+    values = {"op": op, **CALLS[op], "in_dtype": dtype, "product": product}
+    found = answer(0, {**values, "computeDtype": compute}).to_plain()
+    multiplied = COMPUTED[dtype, compute, product]
+    assert found["compute_dtype"] == multiplied
+    assert found["ignored"] == ([] if multiplied == compute else ["computeDtype"])
+    # its time is that of what it says
+    assert found["duration_us"] == answer(0, {**values, "compute": multiplied}).duration_us
+
+
+@pytest.mark.parametrize("op", CALLS)
+@pytest.mark.parametrize(("dtype", "compute", "product"), COMPUTED)
+def test_perf_refuses_an_operator_that_cannot_multiply_what_is_asked_for(capsys, op, dtype, compute, product):
+    given = [f"--{name}={','.join(map(str, np.atleast_1d(value)))}" for name, value in CALLS[op].items()]
+    options = ("--dtype", dtype, "--compute", compute, "--product", product, "--json", "-")
+    code, out, _ = call(capsys, op, *(one.replace("--w=", "--weight=").replace("pads", "padding") for one in given),
+                        *options)  # fmt: skip
+    (row,) = json.loads(out)["rows"]
+    multiplied = COMPUTED[dtype, compute, product]
+    if multiplied == compute:
+        assert (code, row["refusal"], row["result"]["compute_dtype"]) == (0, None, compute)
+        return
+    assert (code, row["result"], row["refusal"]["status"]) == (1, None, 161002)
+    words = f"such as {multiplied}, not {compute} ({get_product(product).name})"
+    assert row["refusal"]["message"] == f"compute must be a type that these tensors can be multiplied in, {words}"
+
+
+def test_perf_times_an_operator_where_its_type_can_be_multiplied(capsys):
+    """Of several products those that cannot refuse, and stop no other."""
+    options = ("--m", "64", "--k", "64", "--n", "64", "--dtype", "fp32", "--compute", "fp32", "--json", "-")
+    code, out, _ = call(capsys, "matmul", *options)
+    found = {row["product"]: row["result"] and row["result"]["compute_dtype"] for row in json.loads(out)["rows"]}
+    assert (code, found) == (0, {"310p": None, "910": None, "910b": "fp32", "910_93": "fp32"})
+
+
+def test_perf_multiplies_bf16_as_fp16_where_the_call_can(capsys):
+    """USE_FP16 is the mode of a convolution in bf16; a matrix product keeps bf16."""
+    expected = {"matmul": "bf16", "conv": "fp16", "conv_backward": "fp16"}
+    for op, multiplied in expected.items():
+        found = answer(0, {"op": op, **CALLS[op], "in_dtype": "bf16", "compute": "fp16"})
+        assert (found.compute_dtype, found.ignored) == (multiplied, () if multiplied == "fp16" else ("compute",))
+
+
+@pytest.mark.parametrize("scope", ["kernel", "core_time"])
+def test_a_kernel_says_what_it_multiplies(scope):
+    found = answer(0, {"op": "conv", **CONV, "compute": "fp32", "product": "310p", "scope": scope})
+    assert (found.compute_dtype, found.ignored) == ("fp16", ("compute",))
+
+
+def test_what_is_not_multiplied_has_no_type():
+    assert answer(0, ITEMS["cast"]).to_plain()["compute_dtype"] == ""

@@ -14,7 +14,7 @@ from typing import Any
 from npu_sim.errors import InternalError, NpuSimError
 from npu_sim.points.request import instruction_bounds, product_of_request
 from ops.studies.calls.fields import RequestError
-from ops.studies.calls.planned import BoundedCall, bound_call
+from ops.studies.calls.planned import BoundedCall, bound_call, is_multiplied
 from ops.studies.calls.request_items import DEFAULT_PRODUCT, RequestItem, read_item
 from ops.studies.effort import count_rows
 from ops.studies.scope import Progress
@@ -59,8 +59,11 @@ class Answer:
         Step, kernel, and its time in microseconds, as of ``duration_us``.
     pipe_shares, critical_shares : mapping of str to float
         As of `LaunchTimes`; empty of a point.
+    compute_dtype : str
+        What is multiplied; "" where nothing is.
     ignored : tuple of str
-        Fields of the item that say nothing about its time: misspelt ones are among them.
+        Fields of the item that say nothing about its time: misspelt ones are among them, and a wish for a type that
+        cannot be multiplied there.
     """
 
     id: Any
@@ -78,6 +81,7 @@ class Answer:
     launches: tuple[tuple[str, str, float], ...] = ()
     pipe_shares: Mapping[str, float] = field(default_factory=dict)
     critical_shares: Mapping[str, float] = field(default_factory=dict)
+    compute_dtype: str = ""
     ignored: tuple[str, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
@@ -100,6 +104,7 @@ class Answer:
             ],
             "pipe_shares": dict(self.pipe_shares),
             "critical_shares": dict(self.critical_shares),
+            "compute_dtype": self.compute_dtype,
             "ignored": list(self.ignored),
         }
 
@@ -154,7 +159,8 @@ def answer(number: int, values: object) -> Answer:
         ),
         pipe_shares=timed.pipe_shares,
         critical_shares=timed.critical_shares,
-        ignored=item.ignored,
+        compute_dtype=timed.planned.compute_dtype,
+        ignored=item.ignored + (() if is_multiplied(item.compute, timed.planned) else item.compute_fields),
     )
 
 

@@ -61,6 +61,10 @@ class Fields:
         found = [value for name in names if (value := self._find(name)) is not None]
         return found[0] if found else default
 
+    def given(self, *names: str) -> list[str]:
+        """Return those of the names that are given, as the request spells them."""
+        return [self._names[key_of(name)] for name in names if self._find(name) is not None]
+
     def unread(self) -> list[str]:
         """Return the names that nobody has asked for."""
         return [self._names[key] for key in self._values if key not in self._asked]

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
+from npu_sim.dtypes.cube_math import PARAM_INVALID
 from npu_sim.engines.intervals import LaunchBounds, TimeInterval, core_interval, task_interval
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.engines.timeline_result import TimelineOptions
-from npu_sim.errors import InternalError, ProgramError
+from npu_sim.errors import InternalError, OperatorError, ProgramError
 from npu_sim.fenv import default_fenv
 from npu_sim.products import Product
 from npu_sim.program.launch import Launch
@@ -74,6 +75,27 @@ class PlannedCall:
     def launches(self, scope: Scope) -> tuple[Launch, ...]:
         """Return the launches of `steps`."""
         return tuple(launch for step in self.steps(scope) for launch in step.kernel.launches)
+
+
+def is_multiplied(compute: str, planned: PlannedCall) -> bool:
+    """Return whether a plan multiplies the type that was asked for; "" asks for none."""
+    return not compute or compute == planned.compute_dtype
+
+
+def require_multiplied(compute: str, planned: PlannedCall) -> None:
+    """Refuse a plan that multiplies another type than was asked for, because the product or the call has no way to it.
+
+    Raises
+    ------
+    OperatorError
+        161002: it does.
+    """
+    if not is_multiplied(compute, planned):
+        raise OperatorError(
+            f"compute must be a type that these tensors can be multiplied in, such as {planned.compute_dtype}, not "
+            f"{compute} ({planned.product.name})",
+            PARAM_INVALID,
+        )
 
 
 class Request(Protocol):

@@ -29,6 +29,8 @@ from ops.studies.calls.read_moves import in_dtype
 from ops.studies.calls.vector_products import vector_product_request
 from ops.studies.layers import GRADIENTS, GradientName
 
+COMPUTE_FIELDS = ("compute", "compute_dtype")
+"""What the Cube is to multiply, by either name."""
 TimedScope = Literal["call", "kernel", "core_time"]
 """A whole call, its kernels, and these without the launch's overhead."""
 
@@ -37,9 +39,10 @@ def types_of(fields: Fields, product: Product, fp32_as: str) -> tuple[str, str]:
     """Return the type of the tensors and what the Cube multiplies of them.
 
     ``compute`` names the latter, ``in_dtype`` the former; ``hf32`` says whether fp32 is multiplied as such; without
-    both, ``fp32_as``. A product whose Cube has neither multiplies fp16.
+    both, ``fp32_as``. A product whose Cube has neither multiplies fp16: where ``compute`` names another type, the plan
+    tells that it is not what was asked for (`ops.studies.calls.planned.is_multiplied`).
     """
-    compute = fields.dtype("compute", "compute_dtype", default="")
+    compute = compute_of(fields)
     stored = {"": "fp16", "hf32": "fp32"}.get(compute, compute)
     dtype = in_dtype(fields, stored)
     if not compute:
@@ -51,8 +54,15 @@ def types_of(fields: Fields, product: Product, fp32_as: str) -> tuple[str, str]:
     return dtype, compute
 
 
+def compute_of(fields: Fields) -> str:
+    """Return the type that ``compute`` names, "" without one."""
+    return fields.dtype(*COMPUTE_FIELDS, default="")
+
+
 def mode_of(dtype: str, compute: str) -> int:
-    """Return the cubeMathType with which tensors of ``dtype`` are multiplied as ``compute``."""
+    """Return the cubeMathType with which tensors of ``dtype`` are multiplied as ``compute``, if there is one."""
+    if (dtype, compute) == ("bf16", "fp16"):
+        return int(CubeMathType.USE_FP16)
     if dtype != "fp32" or compute == "fp32":
         return int(CubeMathType.KEEP_DTYPE)
     return int(CubeMathType.USE_FP16 if compute == "fp16" else CubeMathType.ALLOW_FP32_DOWN_PRECISION)
@@ -149,7 +159,7 @@ def read_matmul(fields: Fields, product: Product, scope: TimedScope) -> Request:
         raise RequestError(f"operands of a matrix product must be fp16, bf16 or fp32 here, not {wrong[0]}")
     # nothing but a whole call casts them for the Cube
     is_for_vectors = (
-        scope != "call" and dtype == "fp32" and not product.core.is_split and not fields.has("compute", "compute_dtype")
+        scope != "call" and dtype == "fp32" and not product.core.is_split and not fields.has(*COMPUTE_FIELDS)
     )
     if scope == "core_time" and DTYPES[compute].item_bytes == 2:
         dtype = compute

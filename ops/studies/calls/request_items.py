@@ -21,7 +21,9 @@ from ops.studies.calls.read_moves import (
     read_transpose,
 )
 from ops.studies.calls.read_multiplying import (
+    COMPUTE_FIELDS,
     TimedScope,
+    compute_of,
     read_backward,
     read_kernel,
     read_matmul,
@@ -120,6 +122,10 @@ class RequestItem:
         Where it runs.
     scope : {"call", "kernel", "core_time"}
         What is asked of it.
+    compute : str
+        The type that is to be multiplied, "" without a wish.
+    compute_fields : tuple of str
+        The fields that say so.
     ignored : tuple of str
         Fields that nobody has asked for.
     """
@@ -127,6 +133,8 @@ class RequestItem:
     request: Request
     product: Product
     scope: TimedScope
+    compute: str = ""
+    compute_fields: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
 
 
@@ -146,9 +154,13 @@ def read_item(values: Mapping[str, Any]) -> RequestItem:
     if scope is None:
         raise RequestError(f"scope must be one of {', '.join(SCOPES)}, not {given[:40]}")
     request = READERS[name](fields, product, scope)
+    ignored = tuple(name for name in fields.unread() if name != "id")
+    if not fields.was_asked(COMPUTE_FIELDS[0]):
+        return RequestItem(request=request, product=product, scope=scope, ignored=ignored)
     return RequestItem(
-        request=request, product=product, scope=scope, ignored=tuple(name for name in fields.unread() if name != "id")
-    )
+        request=request, product=product, scope=scope, compute=compute_of(fields),
+        compute_fields=tuple(fields.given(*COMPUTE_FIELDS)), ignored=ignored,
+    )  # fmt: skip
 
 
 def read_call(operator: str, values: Mapping[str, Any], product: str, scope: TimedScope) -> Request:

@@ -42,7 +42,8 @@ FIELDS: Mapping[str, tuple[Mapping[str, Any], str, tuple[str, ...]]] = {
     "mask": (_WORDS, "gradients that are wanted: three bools, or names of dx, dw, db; default all", ("conv_backward",)),
     "bias": ({"type": "boolean"}, "default false", ("conv", "matmul")),
     "compute": ({"type": "string"}, "what the Cube multiplies: fp16, bf16, hf32, fp32; default: the tensors' type, of "
-                "fp32 convolutions hf32", _MULTIPLYING),
+                "fp32 convolutions hf32, and fp16 where the Cube does not have that; what cannot be had is "
+                "in ignored, and what is multiplied instead in compute_dtype", _MULTIPLYING),
     "cube_math_type": ({"type": "integer"}, "0..3; default: what leads to compute", ("conv_backward", *_POOLINGS)),
     "ceil_mode": ({"type": "boolean"}, "default false", _POOLINGS),
     "count_include_pad": ({"type": "boolean"}, "default true", _POOLINGS),

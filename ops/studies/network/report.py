@@ -166,7 +166,8 @@ def conclusion(report: NetworkReport) -> list[str]:
     sentences = list(_answer(report, best))
     if len(ranked) > 1:
         others = ", ".join(f"{report.label(times)} {_per_image(times)}" for times in ranked[1:4])
-        sentences.append(f"An image takes least on {report.label(best)}, {_per_image(best)}; {others}.")
+        without = f", each without {counted(best.refused_count, 'refused call')}" if best.refused_count else ""
+        sentences.append(f"An image takes least on {report.label(best)}, {_per_image(best)}; {others}{without}.")
     if partial := [times for times in report.steps if times.refused_count > best.refused_count]:
         words = ", ".join(
             f"{report.label(one)}, which refuses {one.refused_count} of {one.refused_count + one.call_count} calls"

@@ -73,6 +73,11 @@ class LayerTimes:
         return task_interval(self.bounds)
 
     @property
+    def refused_count(self) -> int:
+        """Calls of all such layers that are refused: `task_seconds` is without them."""
+        return self.layer.count * len(self.refusals)
+
+    @property
     def macs(self) -> int:
         """Multiply-adds of one such layer."""
         return sum(call.planned.macs for call in self.calls)
@@ -135,7 +140,7 @@ class StepTimes:
     @property
     def refused_count(self) -> int:
         """Calls of the step that are refused."""
-        return sum(layer.layer.count * len(layer.refusals) for layer in self.layers)
+        return sum(layer.refused_count for layer in self.layers)
 
     @property
     def macs(self) -> int:
