@@ -96,13 +96,15 @@ class ProgramError(NpuSimError, RuntimeError):
     ----------
     violations : sequence of Violation
         Every finding, in program order.
+    lines : sequence of str
+        What is said of them, where many say the same; none: each by itself.
     """
 
     status = 561103
 
-    def __init__(self, violations: Sequence[Violation]) -> None:
+    def __init__(self, violations: Sequence[Violation], lines: Sequence[str] = ()) -> None:
         self.violations = tuple(violations)
-        super().__init__("\n".join(str(violation) for violation in self.violations))
+        super().__init__("\n".join(lines or map(str, self.violations)))
 
 
 class StateError(NpuSimError, RuntimeError):

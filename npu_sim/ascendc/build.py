@@ -40,6 +40,7 @@ from npu_sim.ascendc.user_headers import (
 )
 from npu_sim.ascendc.vector_header import vector_header
 from npu_sim.compilers import CompilationError, Compiler, find_compiler
+from npu_sim.errors import InputFileError
 from npu_sim.products import Product
 
 INCLUDE = Path(__file__).parent / "include"
@@ -308,7 +309,15 @@ class Build:
                 else:
                     raise
             except CompilationError:
-                raise CompilationError(_told(str(error), place)) from None
+                raise self._refusal(_told(str(error), place)) from None
+
+    def _refusal(self, told: str) -> InputFileError:
+        """Return what the compiler told as an error: of a kernel that does not exist which there are instead."""
+        name = self.kernel.partition("<")[0].rpartition("::")[2]
+        if name in self.source.heads or not re.search(_UNDECLARED.format(re.escape(name)), told):
+            return CompilationError(told)
+        known = ", ".join(self.source.kernels) or "none that stands there as it is; a macro may make it"
+        return InputFileError(f"kernel must be one of {self.source.path.name} ({known}), not {name}")
 
     def _kept_prefix(self, compiler: Compiler, *, shared: bool) -> list[str]:
         """Return the option that lets the compiler find what it keeps of the headers, if it does."""
@@ -359,6 +368,13 @@ def _quick_linker(compiler: Compiler, *, is_shared: bool) -> tuple[str, ...]:
     gold = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
     found = (compiler.run([f"-print-file-name={name}"], name) for name in _ARCHIVES)
     return gold if is_shared or not all(Path(path).is_absolute() for path in found) else (*gold, "-static")
+
+
+_UNDECLARED = (
+    r"\bmain\.cpp:\d+:\d+: error: (?:['‘]{0}['’] (?:was not declared|is not a member)|"
+    r"use of undeclared identifier '{0}'|no member named '{0}')"
+)
+"""What compilers say of a name in the line that enters the kernel, where there is none of this name."""
 
 
 def _told(message: str, place: Path) -> str:

@@ -35,6 +35,7 @@ from npu_sim.products import Product, current_product, get_product
 from npu_sim.program.launch import CoreKind
 from npu_sim.program.violation import Violation
 from npu_sim.report.explain import own_recorder
+from npu_sim.report.kernel_run import Findings
 
 _KEY_AS_CONSTANT = re.compile(r"\bTILING_KEY_VAR\b|\bconstexpr\s*\([^;{}]*\bTILING_KEY_(?:IS|LIST)\b")
 _SCRATCHES = 3
@@ -216,7 +217,7 @@ class SourceKernel:
         call = blocks, tiling, tiling_key, product, outputs, workspace
         run = self._run(arguments, *call, accumulation, auto_sync, silence, computes=True)
         if run.refused:
-            raise ProgramError(run.refused)
+            raise ProgramError(run.refused, Findings(run.refused, run.launches).lines())
         if run.stopped_by is not None:
             raise run.stopped_by
         return run

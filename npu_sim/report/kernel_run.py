@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -23,6 +24,7 @@ from npu_sim.report.explain import Explanation
 from npu_sim.report.record import count_of
 
 _Found = TypeVar("_Found", bound=Violation)
+_WHERE = re.compile(r"\bcore \d+ row \d+\b")
 
 
 class Findings(tuple[_Found, ...]):
@@ -37,18 +39,24 @@ class Findings(tuple[_Found, ...]):
         return made
 
     def __repr__(self) -> str:
+        shown = [f"{first.severity} {words}" for first, words in self._groups(lambda _: "")]
+        return "\n".join((f"{count_of([found.severity for found in self])}:", *shown)) if shown else "()"
+
+    def lines(self) -> list[str]:
+        """Return a line for each place, kind and rule, with how often it is so."""
+        return [words for _, words in self._groups(lambda found: _WHERE.sub("", str(found)))]
+
+    def _groups(self, rule: Callable[[_Found], str]) -> Iterator[tuple[_Found, str]]:
         groups: dict[tuple[object, ...], list[_Found]] = {}
         for found in self:
-            groups.setdefault((found.launch, found.kind, found.site, found.other_site), []).append(found)
-        shown = []
+            groups.setdefault((found.launch, found.kind, found.site, found.other_site, rule(found)), []).append(found)
         for same in groups.values():
             first = same[0]
             line = self._lines[first.launch].get(first.site) if first.row >= 0 else None
             place = f"{line}: " if line else ""
             words = str(first)
             times = f" ({len(same)} times)" if len(same) > 1 else ""
-            shown.append(f"{first.severity} {'' if words.startswith(place) else place}{words}{times}")
-        return "\n".join((f"{count_of([found.severity for found in self])}:", *shown)) if shown else "()"
+            yield first, f"{'' if words.startswith(place) else place}{words}{times}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

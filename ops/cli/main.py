@@ -219,7 +219,9 @@ def _run(arguments: list[str], output: GuardedOutput) -> int:
             return _report(error)
         if isinstance(error, OutputFileError):
             output.discard()
-        return _fail(str(error), EXIT_FINDINGS if isinstance(error, ProgramError) else EXIT_USAGE)
+        if isinstance(error, ProgramError):
+            return _fail("; ".join(str(error).splitlines()), EXIT_FINDINGS)
+        return _fail(str(error), EXIT_USAGE)
     except MemoryError:
         return _fail("not enough memory", EXIT_INTERNAL)
     except OSError as error:

@@ -246,6 +246,8 @@ class Emulation(_modes.TorchDispatchMode):  # type: ignore[misc]
             raise
         except NpuSimError as error:
             if self._refused == "raise":
+                # of which call of a model the rule speaks, only this place knows
+                error.args = (f"{operator} of {module}: {error}", *error.args[1:])
                 raise
             self.record.refuse(module, operator, error.status, str(error))
             return func(*call.tensors, *call.rest)

@@ -83,7 +83,8 @@ def test_two_products_for_a_kernel_are_bad_input(command, call, capsys):
         (["--out", "8:fp16"], "--out must begin with a name"),
         (["--kind", "scalar"], "--kind must be one of vector, cube, mix"),
         (["--tiling", "missing.bin"], "--tiling must be a file that can be read"),
-        (["--kernel", "other"], "must be C++ that"),
+        (["--kernel", "other"], "npu-sim: error: kernel must be one of add_custom.cpp (add_custom), not other"),
+        (["--kernel", "Init"], "kernel must be one of add_custom.cpp (add_custom), not Init"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(given, words, capsys):
@@ -156,3 +157,30 @@ def test_diverge_names_the_line_of_a_source(goldens, call, capsys):
         assert (line, "wrong.cpp") in {(place["line"], Path(place["file"]).name) for place in named}
     assert main(["diverge", "wrong.cpp", *call]) == 2
     assert "one of --golden and --good" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "perf"])
+def test_refused_instructions_are_said_once_for_each_line(command, call, capsys):
+    """Of every tile of every core the same: 310P has no DataCopyPad."""
+    text = ADD.read_text().replace("DataCopy(z_[i * TILE], z, TILE)",
+                                   "DataCopyPad(z_[i * TILE], z, {1, TILE * 2, 0, 0})")  # fmt: skip
+    Path("padded.cpp").write_text(text)
+    assert main([command, "padded.cpp", *call, "--product", "310p"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("DataCopyPad must be on dav-c220, not dav-m200 (Ascend310P3)") == 1
+    assert " times)" in err
+    assert len(err) < 300
+
+
+def test_lines_of_refused_instructions_are_told_apart(call, capsys):
+    text = ADD.read_text()
+    for name in ("z_", "x_"):
+        text = text.replace(f"DataCopy({name}[i * TILE], {name[0]}, TILE)",
+                            f"DataCopyPad({name}[i * TILE], {name[0]}, {{1, TILE * 2, 0, 0}})")  # fmt: skip
+    text = text.replace("DataCopy(x, x_[i * TILE], TILE)",
+                        "DataCopyPad(x, x_[i * TILE], {1, TILE * 2, 0, 0}, {false, 0, 0, 0})")  # fmt: skip
+    Path("padded.cpp").write_text(text)
+    assert main(["perf", "padded.cpp", *call, "--product", "310p"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert len(err.split("; ")) == err.count("DataCopyPad must be on") == 2

@@ -387,3 +387,13 @@ def test_results_in_bfloat16_share_the_bits():
 
     array = np.array([1.5, -0.0, np.inf, 3e38], ml_dtypes.bfloat16)
     assert np.array_equal(_tensor(array).view(torch.int16).numpy(), array.view(np.int16))
+
+
+def test_a_refusal_names_the_operator_and_the_module():
+    model = nn.Sequential(nn.Identity(), nn.AvgPool2d(2))
+    with (
+        pytest.raises(OperatorError, match=r"^avg_pool2d of 1: cubeMathType must be 0 ") as refused,
+        ops.torch.emulate(product="910b", cube_math_type=3, forward=True),
+    ):
+        model(seeded(2, 3, 8, 8))
+    assert refused.value.status == 161002
