@@ -172,7 +172,7 @@ def test_main_findings_that_reach_it_exit_1(capsys, monkeypatch):
 
     monkeypatch.setattr(program.typer.main, "get_command", lambda app: type("C", (), {"main": staticmethod(command)}))
     assert program.main([]) == 1
-    assert capsys.readouterr().err == "npu-sim: error: ub: read before write second\n"
+    assert capsys.readouterr().err == "npu-sim: error: ub: read before write; second\n"
 
 
 @pytest.mark.parametrize("command", ["precision", "perf", "check"])
