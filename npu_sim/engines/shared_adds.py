@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from npu_sim._jit import Flag, Int, jit
+from npu_sim._jit import Int, jit
 from npu_sim.engines.kit import RUNS
-from npu_sim.isa.codes import Mode, Space
-from npu_sim.isa.footprint import ATOMIC_ADD, RUN_CAPACITY, footprint
+from npu_sim.isa.codes import SPACES, Mode, Space
+from npu_sim.isa.footprint import ATOMIC_ADD, RUN_CAPACITY, footprint, reach
+from npu_sim.isa.row import join_rows
 from npu_sim.program.launch import KeptRows, Launch
 
 _MOST_STRIPES = 1 << 16
@@ -19,44 +20,35 @@ _LEAST_STRIPE = 512
 
 
 @jit
-def _stripes(rows: np.ndarray, runs: np.ndarray, low: Int, stripe: Int, touched: np.ndarray, ends: np.ndarray) -> Flag:
-    """Set ``touched`` for each stripe behind ``low`` that rows add to, or widen ``ends`` if that is empty.
-
-    False: a row has no footprint.
-    """
+def _touch(rows: np.ndarray, runs: np.ndarray, low: Int, stripe: Int, touched: np.ndarray) -> None:
+    """Set ``touched`` for each stripe from ``low`` on that rows, which have a footprint, add to."""
     for i in range(len(rows)):
-        if rows[i]["mode"] & Mode.ATOMIC == 0:
-            continue
-        count = footprint(rows[i], runs)
-        if count < 0:
-            return False
-        for r in range(count):
+        for r in range(footprint(rows[i], runs)):
             if runs[r, 0] != Space.GM or runs[r, 1] != ATOMIC_ADD:
                 continue
             for repeat in range(runs[r, 4]):
-                first = runs[r, 2] + repeat * runs[r, 5]
-                last = first + runs[r, 3] - 1
-                if len(touched) == 0:
-                    ends[0], ends[1] = min(ends[0], first), max(ends[1], last + 1)
-                else:
-                    touched[(first - low) // stripe : (last - low) // stripe + 1] = True
-    return True
+                first = runs[r, 2] + repeat * runs[r, 5] - low
+                touched[first // stripe : (first + runs[r, 3] - 1) // stripe + 1] = True
 
 
 def _sharers(parts: Sequence[np.ndarray]) -> npt.NDArray[np.bool_]:
     """Return for the rows of each of some cores whose additions meet its own; all, where that is not known."""
     count = len(parts)
-    everyone = np.ones((count, count), np.bool_)
+    adding = [rows[rows["mode"] & Mode.ATOMIC != 0] for rows in parts]
+    ends = np.zeros((sum(map(len, adding)), SPACES, 2), np.int64)
     runs = RUNS.take(RUN_CAPACITY)
-    ends = np.array([np.iinfo(np.int64).max, 0], np.int64)
-    known = all(_stripes(rows, runs, 0, 1, np.zeros(0, np.bool_), ends) for rows in parts)
-    low, high = map(int, ends)
+    reach(join_rows(adding), runs, ends)
+    known, in_gm = bool((ends[:, 0, 0] >= 0).all()), ends[:, Space.GM]
+    in_gm = in_gm[in_gm[:, 0] < in_gm[:, 1]]
+    low, high = (int(in_gm[:, 0].min()), int(in_gm[:, 1].max())) if len(in_gm) else (0, 0)
     stripe = max(_LEAST_STRIPE, -(-(high - low) // _MOST_STRIPES))
-    touched = np.zeros((count, max(0, high - low) // stripe + 1), np.bool_)
-    known = known and all(_stripes(rows, runs, low, stripe, touched[core], ends) for core, rows in enumerate(parts))
+    touched = np.zeros((count, (high - low) // stripe + 1), np.bool_)
+    if known:
+        for own, rows in zip(touched, adding, strict=True):
+            _touch(rows, runs, low, stripe, own)
     RUNS.give_back(RUN_CAPACITY, runs)
     if not known:
-        return everyone
+        return np.ones((count, count), np.bool_)
     bits = np.packbits(touched, axis=1)
     return np.array([(bits & own).any(axis=1) for own in bits])
 

@@ -63,7 +63,7 @@ from npu_sim.isa.issue import CORE_STATE_LENGTH, issue
 from npu_sim.isa.names import pipe_name, space_name, type_name
 from npu_sim.isa.op import Op
 from npu_sim.isa.row import INSTR, join_rows
-from npu_sim.products.cost import cost_record
+from npu_sim.products.cost_record import cost_record
 from npu_sim.program.cross_core import CrossCoreFlags
 from npu_sim.program.disassemble import disassemble, name_of
 from npu_sim.program.launch import Launch

@@ -222,7 +222,7 @@ def advance(rows: np.ndarray, n: int, cost: np.ndarray, clocks: np.ndarray, span
     n : int64
         Rows to take.
     cost : COST[1]
-        Parameters (`products.cost.cost_record`).
+        Parameters (`products.cost_record.cost_record`).
     clocks : int64[CLOCK_WORDS]
         State, carried from chunk to chunk; `reset_clocks` first.
     spans : int64[n, 2] or int64[0, 2]

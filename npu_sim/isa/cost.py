@@ -1,8 +1,8 @@
 """Cost rules: how many cycles an instruction keeps its pipe, and how much later its result can be used.
 
-One rule per instruction, all integers, put together here. The numbers come from `products.cost.COST` records; the rules
-only say how they are combined. A rule answers (occupancy, latency, bytes moved); an occupancy below 0 means that there
-is no rule.
+One rule per instruction, all integers, put together here. The numbers come from `products.cost_record.COST` records;
+the rules only say how they are combined. A rule answers (occupancy, latency, bytes moved); an occupancy below 0 means
+that there is no rule.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def row_cost_bytes(row: Any, cost: Any) -> Any:
     row : INSTR
         Instruction, after `isa.issue` (its `Mode.ATOMIC` and `Mode.HF32` bits count).
     cost : COST
-        Parameter record (`products.cost.cost_record`).
+        Parameter record (`products.cost_record.cost_record`).
 
     Returns
     -------

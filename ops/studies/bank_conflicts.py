@@ -18,7 +18,8 @@ from npu_sim.isa.cost import rows_cost
 from npu_sim.isa.issue import CORE_STATE_LENGTH
 from npu_sim.isa.row import INSTR, empty_rows, join_rows
 from npu_sim.products import Product
-from npu_sim.products.cost import CostParams, cost_record
+from npu_sim.products.cost import CostParams
+from npu_sim.products.cost_record import cost_record
 from npu_sim.program.disassemble import name_of
 from npu_sim.program.launch import Launch
 from npu_sim.program.legality import issued_chunks

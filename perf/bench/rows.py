@@ -21,7 +21,7 @@ from npu_sim.engines.timeline_jit import CLOCK_WORDS, OK, advance, finish, reset
 from npu_sim.errors import InternalError
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import get_product
-from npu_sim.products.cost import cost_record
+from npu_sim.products.cost_record import cost_record
 from perf.bench.kernel_rows import emit_tiled, prime_flags
 
 CHUNK_SIZES = (1024, 2048, 4096, 8192)

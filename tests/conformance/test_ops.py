@@ -19,7 +19,7 @@ from npu_sim.isa.mte import ITEM_BYTES_OF_CODE, item_bytes
 from npu_sim.isa.op import MMADS, OPS, SPEC_OF_OP, Data, Mode, Op, Pipe, Space
 from npu_sim.isa.reductions import ONLY_INDEX
 from npu_sim.isa.row import INSTR, LIST_FIELDS, ROW_BYTES, empty_rows
-from npu_sim.products.cost import cost_record
+from npu_sim.products.cost_record import cost_record
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.disassemble import disassemble
 from tests.oracles import comparisons, conversions, dequantised, reductions, semantics

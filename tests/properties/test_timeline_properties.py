@@ -11,7 +11,7 @@ from npu_sim.engines import timeline_jit as jitted
 from npu_sim.isa.cost import rows_cost
 from npu_sim.isa.op import Op
 from npu_sim.products import get_product
-from npu_sim.products.cost import COST, cost_record
+from npu_sim.products.cost_record import COST, cost_record
 from tests.oracles.timeline import simulate
 from tests.properties.random_rows import random_rows, steps_of
 

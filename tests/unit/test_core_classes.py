@@ -14,7 +14,7 @@ from npu_sim.isa import emit
 from npu_sim.isa.op import FROM_ROW, SPACE_OF_OPERAND, Data, Space
 from npu_sim.isa.row import empty_rows, join_rows
 from npu_sim.products import get_product
-from npu_sim.products.cost import cost_record
+from npu_sim.products.cost_record import cost_record
 from npu_sim.program.row_digest import LANES
 from tests.conformance.test_gm_extent import _extents
 from tests.oracles.instances import GENERATORS, candidates

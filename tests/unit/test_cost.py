@@ -19,7 +19,8 @@ from npu_sim.isa.cost_rates import amount
 from npu_sim.isa.op import Data, Mode, Op, Space
 from npu_sim.isa.row import empty_rows
 from npu_sim.products import get_product, list_products
-from npu_sim.products.cost import NUMBERS, cost_record, img2col_bytes_per_cycle
+from npu_sim.products.cost import NUMBERS
+from npu_sim.products.cost_record import cost_record, img2col_bytes_per_cycle
 from npu_sim.products.source import EVIDENCE
 
 C220, C100, M200 = (get_product(name).cost for name in ("910b", "910", "310p"))

@@ -14,7 +14,7 @@ from npu_sim.isa.instructions.gather_mask import kept
 from npu_sim.isa.op import Data, Space
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
-from npu_sim.products.cost import cost_record
+from npu_sim.products.cost_record import cost_record
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.recorded import launch_of
 from npu_sim.program.verify import verify

@@ -9,7 +9,7 @@ from npu_sim.isa.cost import rows_cost
 from npu_sim.isa.op import Data, Space
 from npu_sim.isa.reductions import INDEX_VALUE, ONLY_INDEX, ONLY_VALUE, VALUE_INDEX
 from npu_sim.products import get_product
-from npu_sim.products.cost import cost_record
+from npu_sim.products.cost_record import cost_record
 from npu_sim.program.builder import ProgramBuilder
 from npu_sim.program.verify import verify
 from tests.oracles.instances import SIZES, Emulated, issued

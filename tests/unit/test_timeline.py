@@ -18,7 +18,7 @@ from npu_sim.isa.op import Data, Mode, Op, Pipe, Space
 from npu_sim.isa.row import empty_rows
 from npu_sim.memory.gm import GlobalMemory
 from npu_sim.products import get_product
-from npu_sim.products.cost import COST, cost_record
+from npu_sim.products.cost_record import COST, cost_record
 from npu_sim.program.violation import Kind
 from tests.unit.small_launches import (
     CHAIN,

@@ -9,7 +9,7 @@ from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.codes import Data, Space
 from npu_sim.isa.cost import rows_cost
 from npu_sim.products import get_product
-from npu_sim.products.cost import cost_record
+from npu_sim.products.cost_record import cost_record
 from npu_sim.program.builder import ProgramBuilder
 from tests.oracles.instances import SIZES, Emulated, issued
 
