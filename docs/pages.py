@@ -67,6 +67,7 @@ MODULES = {
     ),
     "Products": (
         "npu_sim.products.registry", "npu_sim.products.files", "npu_sim.products.product", "npu_sim.products.cost",
+        "npu_sim.products.cost_record",
         "npu_sim.products.source", "npu_sim.products.uncertainty",
     ),
     "Numbers and layouts": (
