@@ -165,7 +165,7 @@ def test_program_lets_threads_of_numpy_sleep_unless_the_user_says_how_long(tmp_p
     # NumPy's place, to see what it would find when it is imported
     (place / "__init__.py").write_text("import os\nprint(os.environ['OPENBLAS_THREAD_TIMEOUT'])\nos._exit(7)\n")
     done = subprocess.run(
-        [sys.executable, "-m", "ops.cli.main", "products"], capture_output=True, text=True, timeout=60,
+        [sys.executable, "-m", "ops.cli.main", "compare", "a.npy", "b.npy"], capture_output=True, text=True, timeout=60,
         env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
     )  # fmt: skip
     assert (done.stdout, done.returncode) == (f"{wish or 4}\n", 7)
