@@ -60,6 +60,13 @@ def scratch_floats(core: CoreSpec) -> int:
 
 
 @jit
+def _clamp(words):
+    # of an array of its own this becomes vector code
+    for i in range(words.size):
+        words[i] = saturate_fp32(words[i])
+
+
+@jit
 def clamp_l0c(l0c: np.ndarray, c_addr: int, m: int, n: int) -> None:
     """Clamp L0C[m, n] as saturation mode does when a Mmad ends: Inf to the largest finite value, NaN to +0.
 
@@ -79,11 +86,12 @@ def clamp_l0c(l0c: np.ndarray, c_addr: int, m: int, n: int) -> None:
     words = reinterpret(l0c, np.uint32)
     column = 256 * ((m + 15) // 16)
     for j in range((n + 15) // 16):
+        first = c_addr // 4 + j * column
         lanes = min(16, n - 16 * j)
-        for r in range(m):
-            at = c_addr // 4 + j * column + 16 * r
-            for i in range(lanes):
-                words[at + i] = saturate_fp32(words[at + i])
+        # all rows in one go where they are whole
+        stretch = 16 * m if lanes == 16 else lanes
+        for at in range(first, first + 16 * m, max(stretch, 16)):
+            _clamp(words[at : at + stretch])
 
 
 @jit
