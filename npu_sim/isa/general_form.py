@@ -1,7 +1,8 @@
-"""Semantics of every general form: the count form on copies of one repeat after the other.
+"""Semantics of every general form: the count form's own compiled code, called by its address.
 
-The lanes of a repeat are gathered, the count form's own compiled code is called by its address on them, and the active
-lanes of its result are put back. So this is compiled once for all instructions, and holds none of them.
+Where the active lanes are adjacent in all operands it runs on UB itself: once, where all repeats are, or repeat by
+repeat. Else the lanes of a repeat are gathered, it runs on the copies, and the active lanes of the result are put back.
+So this is compiled once for all instructions, and holds none of them.
 """
 
 from __future__ import annotations
@@ -10,11 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from npu_sim._jit import JIT_ENABLED, Flag, jit
+from npu_sim._jit import JIT_ENABLED, Flag, Int, jit
 from npu_sim.isa.footprint_boxes import BLOCK
 from npu_sim.isa.instruction import Instruction
 from npu_sim.isa.machine import call_row, machine, run_as_python
-from npu_sim.isa.mask import lanes_of, mask_of_repeat, put, repeats_of, take
+from npu_sim.isa.mask import (
+    elements_in_a_row,
+    elements_of,
+    is_counter,
+    lanes_of,
+    leading_lanes,
+    mask_of_repeat,
+    put,
+    repeats_of,
+    take,
+)
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import SPEC_OF_OP, by_opcode
 from npu_sim.isa.row import INSTR
@@ -39,21 +50,34 @@ def _reads_dst(instruction: Instruction) -> bool:
 _READS_DST = by_opcode(_reads_dst, dtype=np.bool_)
 
 if JIT_ENABLED:
+    _table = machine
 
     @jit
-    def _run_count_form(  # type: ignore[no-untyped-def]
-        rows, gm, l1, l0a, l0b, l0c, ub, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes, addresses
-    ):
+    def _run_count_form(table: Int, rows: Any, addresses: np.ndarray) -> Flag:
         """Carry out the row of a count form, which `dispatch` compiled before."""
-        table = machine(
-            gm, l1, l0a, l0b, l0c, ub, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes, addresses
-        )
         return call_row(addresses[rows[0]["op"]], table, rows[0])
 
 else:
 
-    def _run_count_form(rows: np.ndarray, *parts: np.ndarray) -> bool:
-        return run_as_python(semantics_of(SPEC_OF_OP[int(rows[0]["op"])]), rows[0], *parts)
+    def _table(*parts: np.ndarray) -> tuple[np.ndarray, ...]:
+        return parts
+
+    def _run_count_form(table: Any, rows: Any, addresses: np.ndarray) -> Flag:
+        return run_as_python(semantics_of(SPEC_OF_OP[int(rows[0]["op"])]), rows[0], *table)
+
+
+@jit
+def _is_row(blk: Int, width: Int) -> Flag:
+    """Return whether the ``width`` bytes of a repeat are adjacent with that stride of blocks."""
+    return blk == 1 or width <= BLOCK
+
+
+@jit
+def _may_run_on_ub(sources: Int, d: Int, a: Int, b: Int, count: Int, result_item: Int, item: Int) -> Flag:
+    """Return whether each source of ``count`` elements is the result, element for element, or apart from it."""
+    end = d + count * result_item
+    a_is = sources < 1 or (a == d and item == result_item) or a >= end or a + count * item <= d
+    return a_is and (sources < 2 or (b == d and item == result_item) or b >= end or b + count * item <= d)
 
 
 @jit
@@ -89,24 +113,50 @@ def run_general_form(
     rows = np.empty(1, INSTR)
     rows[0]["op"], rows[0]["mode"] = _COUNT_FORM[op], 0
     rows[0]["dtype"], rows[0]["dst_dtype"], rows[0]["round_mode"] = row["dtype"], row["dst_dtype"], row["round_mode"]
-    rows[0]["value"], rows[0]["count"] = row["value"], lanes
-    rows[0]["dst"], rows[0]["src0"], rows[0]["src1"] = 0, REPEAT_BYTES, 2 * REPEAT_BYTES
+    rows[0]["value"] = row["value"]
+    sources = _SOURCES[op]
+    d, a, b = np.int64(row["dst"]), np.int64(row["src0"]), np.int64(row["src1"])
+    d_blk, d_step = np.int64(row["dst_blk_stride"]), np.int64(row["dst_rep_stride"]) * BLOCK
+    a_blk, a_step = np.int64(row["src_blk_stride"]), np.int64(row["src_rep_stride"]) * BLOCK
+    b_blk, b_step = np.int64(row["src1_blk_stride"]), np.int64(row["src1_rep_stride"]) * BLOCK
+    width, result_width = lanes * item, lanes * result_item
+    in_rows = (
+        _is_row(d_blk, result_width)
+        and (sources < 1 or _is_row(a_blk, width))
+        and (sources < 2 or _is_row(b_blk, width))
+    )
+    on_ub = _table(
+        gm, l1, l0a, l0b, l0c, ub, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes, addresses
+    )
+    if in_rows and d_step == result_width and (sources < 1 or a_step == width) and (sources < 2 or b_step == width):
+        count = elements_in_a_row(row, lanes)
+        if count >= 0 and _may_run_on_ub(sources, d, a, b, count, result_item, item):
+            rows[0]["dst"], rows[0]["src0"], rows[0]["src1"], rows[0]["count"] = d, a, b, count
+            return _run_count_form(on_ub, rows, addresses)
+    on_copies = _table(
+        gm, l1, l0a, l0b, l0c, copies, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes, addresses
+    )
+    low, high = row["mask_low"], row["mask_high"]
+    count = leading_lanes(low, high, lanes)
     for r in range(repeats_of(row, lanes)):
-        low, high = mask_of_repeat(row, r, lanes)
-        if _SOURCES[op] > 0:
-            at = row["src0"] + r * np.int64(row["src_rep_stride"]) * BLOCK
-            take(ub, at, item, lanes, np.int64(row["src_blk_stride"]), low, high, x)
-        if _SOURCES[op] > 1:
-            at = row["src1"] + r * np.int64(row["src1_rep_stride"]) * BLOCK
-            take(ub, at, item, lanes, np.int64(row["src1_blk_stride"]), low, high, y)
-        if _READS_DST[op]:
-            at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
-            take(ub, at, result_item, lanes, np.int64(row["dst_blk_stride"]), low, high, dst)
-        parts = (
-            gm, l1, l0a, l0b, l0c, copies, bt, fb, idx, config, scratch, staging, sink, log_runs, log_bytes, addresses,
-        )  # fmt: skip
-        if not _run_count_form(rows, *parts):
-            return False
-        at = row["dst"] + r * np.int64(row["dst_rep_stride"]) * BLOCK
-        put(ub, at, result_item, lanes, np.int64(row["dst_blk_stride"]), low, high, dst)
+        if is_counter(row):
+            low, high = mask_of_repeat(row, r, lanes)
+            count = min(elements_of(row) - r * lanes, lanes)
+        if in_rows and count >= 0 and _may_run_on_ub(sources, d, a, b, count, result_item, item):
+            rows[0]["dst"], rows[0]["src0"], rows[0]["src1"], rows[0]["count"] = d, a, b, count
+            if not _run_count_form(on_ub, rows, addresses):
+                return False
+        else:
+            if sources > 0:
+                take(ub, a, item, lanes, a_blk, low, high, x)
+            if sources > 1:
+                take(ub, b, item, lanes, b_blk, low, high, y)
+            if _READS_DST[op]:
+                take(ub, d, result_item, lanes, d_blk, low, high, dst)
+            rows[0]["dst"], rows[0]["src0"], rows[0]["src1"] = 0, REPEAT_BYTES, 2 * REPEAT_BYTES
+            rows[0]["count"] = lanes
+            if not _run_count_form(on_copies, rows, addresses):
+                return False
+            put(ub, d, result_item, lanes, d_blk, low, high, dst)
+        d, a, b = d + d_step, a + a_step, b + b_step
     return True

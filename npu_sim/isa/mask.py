@@ -17,6 +17,7 @@ from npu_sim.isa.codes import Mode
 from npu_sim.isa.cost_rates import divide_up, fits
 from npu_sim.isa.footprint_boxes import BLOCK, NO_FOOTPRINT, NONE, ONCE, UB, box
 from npu_sim.isa.lanes import copy_bytes
+from npu_sim.reinterpret import reinterpret
 from npu_sim.units import REPEAT_BYTES
 
 MASK_BITS = 128
@@ -66,6 +67,36 @@ def leading(count: Int) -> Int:
     if count >= _HALF:
         return np.int64(-1)
     return ~(np.int64(-1) << max(np.int64(count), np.int64(0)))
+
+
+@jit
+def leading_lanes(low: Int, high: Int, lanes: Int) -> Int:
+    """Return how many lanes of a repeat are active if these are its first ones, else -1."""
+    if lanes < _HALF:
+        low &= leading(lanes)
+    first = np.int64(0)
+    while first < min(lanes, _HALF) and (low >> first) & 1 != 0:
+        first += 1
+    if low != leading(first):
+        return np.int64(-1)
+    if lanes <= _HALF:
+        return first
+    second = np.int64(0)
+    while second < _HALF and (high >> second) & 1 != 0:
+        second += 1
+    if high != leading(second) or (second > 0 and first < _HALF):
+        return np.int64(-1)
+    return first + second
+
+
+@jit
+def elements_in_a_row(row: Any, lanes: Int) -> Int:
+    """Return the active lanes of an issued row if over all repeats no other lies between them, else -1."""
+    if is_counter(row):
+        return elements_of(row)
+    repeats = max(np.int64(row["repeat"]), np.int64(0))
+    active = leading_lanes(row["mask_low"], row["mask_high"], lanes)
+    return active * repeats if active == lanes or repeats <= 1 else np.int64(-1)
 
 
 @jit
@@ -192,23 +223,46 @@ def take(ub: np.ndarray, at: Int, item: Int, lanes: Int, blk: Int, low: Int, hig
     ``at``: first byte of the repeat. Lanes whose block is left out keep what ``out`` holds.
     """
     per_block = min(BLOCK // item, lanes)
-    for block in range(lanes // per_block):
+    blocks = lanes // per_block
+    # what lies between active blocks is there too
+    while blk == 1 and blocks > 0 and block_bits(low, high, (blocks - 1) * per_block, per_block) == 0:
+        blocks -= 1
+    if blk == 1:
+        copy_bytes(out, 0, ub, at, blocks * BLOCK)
+        return
+    for block in range(blocks):
         if block_bits(low, high, block * per_block, per_block) != 0:
             copy_bytes(out, block * BLOCK, ub, at + block * blk * BLOCK, BLOCK)
+
+
+@jit
+def _put_lanes(block: np.ndarray, data: np.ndarray, bits: Int) -> None:
+    """Copy the elements of a block whose bits are set."""
+    for lane in range(len(block)):
+        if (bits >> np.int64(lane)) & 1 != 0:
+            block[lane] = data[lane]
 
 
 @jit
 def put(ub: np.ndarray, at: Int, item: Int, lanes: Int, blk: Int, low: Int, high: Int, data: np.ndarray) -> None:
     """Copy the active lanes of a repeat from ``data``, one block behind the other, to where `take` reads."""
     per_block = min(BLOCK // item, lanes)
+    if blk == 1 and leading_lanes(low, high, lanes) == lanes:
+        copy_bytes(ub, at, data, 0, lanes * item)
+        return
     for block in range(lanes // per_block):
         bits = block_bits(low, high, block * per_block, per_block)
         if bits == 0:
             continue
-        first = at + block * blk * BLOCK
+        first, length = at + block * blk * BLOCK, per_block * item
+        old, new = ub[first : first + length], data[block * BLOCK : block * BLOCK + length]
         if bits == (np.int64(1) << np.int64(per_block)) - 1:
-            copy_bytes(ub, first, data, block * BLOCK, BLOCK)
-            continue
-        for lane in range(per_block):
-            if (bits >> np.int64(lane)) & 1 != 0:
-                copy_bytes(ub, first + lane * item, data, block * BLOCK + lane * item, item)
+            copy_bytes(ub, first, data, block * BLOCK, length)
+        elif item == 4:
+            _put_lanes(reinterpret(old, np.uint32), reinterpret(new, np.uint32), bits)
+        elif item == 2:
+            _put_lanes(reinterpret(old, np.uint16), reinterpret(new, np.uint16), bits)
+        elif item == 8:
+            _put_lanes(reinterpret(old, np.uint64), reinterpret(new, np.uint64), bits)
+        else:
+            _put_lanes(old, new, bits)

@@ -634,6 +634,12 @@ def masked(rng, op):
         if len(operands) > 1 and rng.random() < 0.3:
             other = operands[int(rng.integers(1, len(operands)))]
             bases["dst"], strides["dst"] = bases[other], strides[other] = bases[other], (1, 8)
+    if rng.random() < 0.3:
+        # repeats behind each other in all operands
+        items = {name: ITEM[given.get("dst_dtype", src) if name == "dst" else src] for name in operands}
+        strides = {name: (1, 8 * items[name] // max(items.values())) for name in operands}
+        if items["dst"] < max(items.values()) and rng.random() < 0.3:
+            bases["dst"] = bases["src0"]
     for name in operands:
         given |= {names[name]: bases[name]}
         given |= dict(zip((f"{names[name]}_blk_stride", f"{names[name]}_rep_stride"), strides[name], strict=True))

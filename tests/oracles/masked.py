@@ -80,7 +80,7 @@ def touched_lanes(row):
 
 def random_mask(rng):
     """Return two signed halves of a mask of one of the usual kinds."""
-    kind = int(rng.integers(6))
+    kind = int(rng.integers(7))
     if kind == 0:
         bits = (1 << int(rng.integers(1, 129))) - 1
     elif kind == 1:
@@ -89,6 +89,10 @@ def random_mask(rng):
         bits = int(rng.integers(2**64, dtype=np.uint64)) << int(rng.integers(65))
     elif kind == 3:
         bits = sum(1 << int(lane) for lane in rng.integers(0, 64, 3))
+    elif kind == 4:
+        # the first lanes of both halves
+        low, high = (int(lanes) for lanes in rng.integers(1, 65, 2))
+        bits = (1 << low) - 1 | ((1 << high) - 1) << 64
     else:
         bits = 2**128 - 1
     return tuple((bits >> shift) % 2**64 - (2**64 if bits >> shift + 63 & 1 else 0) for shift in (0, 64))
