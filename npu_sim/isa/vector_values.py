@@ -83,6 +83,58 @@ def write_element(ub: np.ndarray, at: Int, dtype: Int, value: Any) -> None:
         ub[at + i] = (value >> (8 * i)) & 0xFF
 
 
+PIECE = 512
+"""Elements that are cast at a time: as int64 they stay in the first cache."""
+
+
+@jit
+def _read(values: np.ndarray, there: np.ndarray) -> None:
+    for i in range(values.size):
+        values[i] = there[i]
+
+
+@jit
+def read_elements(ub: np.ndarray, at: Int, dtype: Int, values: np.ndarray) -> None:
+    """Fill int64 ``values`` with adjacent elements, each as of `read_element`."""
+    there = ub[at : at + values.size * item_bytes(dtype)]
+    if dtype == Data.FP32:
+        _read(values, reinterpret(there, np.uint32))
+    elif dtype == Data.INT32:
+        _read(values, reinterpret(there, np.int32))
+    elif dtype == Data.INT64:
+        _read(values, reinterpret(there, np.int64))
+    elif dtype == Data.INT16:
+        _read(values, reinterpret(there, np.int16))
+    elif dtype == Data.INT8:
+        _read(values, reinterpret(there, np.int8))
+    elif dtype == Data.UINT8:
+        _read(values, there)
+    else:
+        _read(values, reinterpret(there, np.uint16))
+
+
+@jit
+def write_elements(ub: np.ndarray, at: Int, dtype: Int, values: np.ndarray) -> None:
+    """Store adjacent elements, each as `write_element` does."""
+    item = item_bytes(dtype)
+    there = ub[at : at + values.size * item]
+    if item == 4:
+        _write(reinterpret(there, np.uint32), values)
+    elif item == 8:
+        _write(reinterpret(there, np.uint64), values)
+    elif item == 2:
+        _write(reinterpret(there, np.uint16), values)
+    else:
+        _write(there, values)
+
+
+@jit
+def _write(there: np.ndarray, values: np.ndarray) -> None:
+    for i in range(values.size):
+        # the low bits
+        there[i] = values[i]
+
+
 @jit
 def block_of(bits: Int, dtype: Int) -> np.ndarray:
     """Return uint8[32]: an element of that bit pattern over and over."""

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from npu_sim.dtypes.bulk_jit import cast_in_place
 from npu_sim.dtypes.convert import CAST_MODES, cast, check_cast, round_hf32, round_to_integral
 from npu_sim.dtypes.convert_jit import cast_scalar, saturate_fp32
 from npu_sim.dtypes.element_types import ElementType
@@ -285,6 +286,33 @@ def test_cast_scalar_equals_cast_for_every_pair():
                 saturate = int(overflow == "saturate")
                 found = [int(cast_scalar(int(code), int(src), int(dst), int(mode), saturate)) for code in codes]
                 assert found == expected.view(target.code).tolist(), (src, dst, mode)
+
+
+_EDGES = [0.0, 0.49999997, 0.5, 1.5, 2.5, 127.5, 128.5, 255.5, 256.5, 32767.5, 32768.5, 65504.0, 65520.0, 8388607.5]
+_EDGES += [2.0**23, 2147483520.0, 2.0**31, 4294967040.0, 2.0**62, 2.0**63, 1e30, np.inf, np.nan, 1e-40, 6e-8]
+
+
+@pytest.mark.parametrize("mode", list(RoundMode), ids=lambda mode: mode.name)
+def test_cast_in_place_equals_cast_scalar_for_every_pair(mode):
+    rng = np.random.default_rng(int(mode))
+    for source in DTYPE_OF_DATA.values():
+        codes = rng.integers(0, 256, (300, source.item_bytes), dtype=np.uint8).view(source.code).reshape(-1)
+        if source.data <= ElementType.FP32:
+            with np.errstate(over="ignore"):
+                edges = np.array(_EDGES + [-edge for edge in _EDGES], np.float32).astype(source.storage)
+            codes = np.concatenate([codes, edges.view(source.code)])
+        else:
+            edge = np.iinfo(source.storage)
+            near = [edge.min, edge.min + 1, edge.max, edge.max - 1, 0, *(1 << bit for bit in range(edge.bits - 1))]
+            codes = np.concatenate([codes, np.array(near, source.storage).view(source.code)])
+        held = codes.astype(np.int64)
+        for target in DTYPE_OF_DATA.values():
+            for saturate in (0, 1):
+                pair = int(source.data), int(target.data)
+                expected = [int(cast_scalar(int(code), *pair, int(mode), saturate)) for code in held]
+                found = held.copy()
+                cast_in_place(found, *pair, int(mode), saturate)
+                assert found.tolist() == expected, (source, target, saturate)
 
 
 def test_cast_from_many_threads_gives_the_same_bits():

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encode_fp16
-from npu_sim.dtypes.convert_jit import cast_scalar
+from npu_sim.dtypes.bulk_jit import cast_in_place, decode_bf16, decode_fp16, encode_bf16, encode_fp16
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.codes import C100, C220, M200, Data
 from npu_sim.isa.cost_vector import block_conflicts, whole_vector
@@ -18,7 +17,7 @@ from npu_sim.isa.masked import masked_form, masked_occupancy
 from npu_sim.isa.masked_check import check_strides
 from npu_sim.isa.mte import ITEM_BYTES_OF_CODE, item_bytes
 from npu_sim.isa.names import type_name
-from npu_sim.isa.vector_values import read_element, write_element
+from npu_sim.isa.vector_values import PIECE, read_elements, write_elements
 from npu_sim.reinterpret import reinterpret
 
 OP = 19
@@ -42,7 +41,7 @@ def footprint(row, out):
 
 
 @jit
-def _convert(ub, row, saturate):
+def _convert(ub, row, staging, saturate):
     """Cast: ``count`` elements from ``dtype`` to ``dst_dtype`` with ``round_mode``."""
     src, dst = row["dtype"], row["dst_dtype"]
     mode = row["round_mode"]
@@ -59,17 +58,20 @@ def _convert(ub, row, saturate):
     elif src == Data.BF16 and dst == Data.FP32:
         decode_bf16(reinterpret(source, np.uint16), reinterpret(target, np.uint32))
     else:
-        for i in range(count):
-            bits = read_element(ub, a + i * src_item, src)
-            write_element(ub, d + i * dst_item, dst, cast_scalar(bits, src, dst, mode, saturate))
+        integers = reinterpret(staging[: 2 * PIECE], np.int64)
+        for first in range(0, count, PIECE):
+            values = integers[: min(count - first, PIECE)]
+            read_elements(ub, a + first * src_item, src, values)
+            cast_in_place(values, src, dst, mode, saturate)
+            write_elements(ub, d + first * dst_item, dst, values)
 
 
 @jit
-def run(row, ub, config):
+def run(row, ub, staging, config):
     """Convert; both types must be named."""
     if row["dtype"] == Data.NONE or row["dst_dtype"] == Data.NONE:
         return False
-    _convert(ub, row, config[3])
+    _convert(ub, row, staging, config[3])
     return True
 
 
