@@ -14,6 +14,7 @@ from npu_sim._jit import jit
 from npu_sim._switch import switch
 from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, nearest_bf16, nearest_fp16
 from npu_sim.isa.codes import Data
+from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import item_bytes
 from npu_sim.isa.op import OPS, by_opcode
 from npu_sim.isa.vector_values import fit_integer, is_arithmetic, widen, with_sign_of, without_sign
@@ -179,8 +180,17 @@ def combine(row, ub, staging, config):
     dst, x, y = ub[d : d + length], ub[a : a + length], ub[b : b + length]
     if dtype == Data.FP32:
         scalar = np.uint32(value & 0xFFFFFFFF).view(np.float32)
-        fx, fy = reinterpret(x, np.float32), reinterpret(y, np.float32)
-        _combine_floats(op, reinterpret(dst, np.float32), fx, fy, scalar)
+        result, fx, fy = reinterpret(dst, np.float32), reinterpret(x, np.float32), reinterpret(y, np.float32)
+        if d != a and d != b:
+            _combine_floats(op, result, fx, fy, scalar)
+            return True
+        for first in range(0, count, _PIECE):
+            last = min(first + _PIECE, count)
+            # of copies: loops whose arrays overlap are not vectorised
+            left, right = staging[: last - first], staging[_PIECE : _PIECE + last - first]
+            copy_bytes(left, 0, fx, 4 * first, 4 * (last - first))
+            copy_bytes(right, 0, fy, 4 * first, 4 * (last - first))
+            _combine_floats(op, result[first:last], left, right, scalar)
     elif dtype == Data.INT32:
         ix, iy = reinterpret(x, np.int32), reinterpret(y, np.int32)
         _combine_int32(op, reinterpret(dst, np.int32), ix, iy, value, saturate)
