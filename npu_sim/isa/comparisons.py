@@ -11,13 +11,16 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
+from npu_sim.dtypes.bulk_jit import decode_fp16
 from npu_sim.isa.codes import C100, C220, M200, Data
 from npu_sim.isa.cost_rates import divide_up
 from npu_sim.isa.footprint_boxes import NO_FOOTPRINT, NONE, ONCE, READ, UB, WRITE, box, line
 from npu_sim.isa.instruction import FLOATS, Index, Rows
+from npu_sim.isa.lanes import copy_bytes
+from npu_sim.isa.mask import take
 from npu_sim.isa.mte import BLOCK, item_bytes
-from npu_sim.isa.selections import lane_address
-from npu_sim.isa.vector_values import read_element, widen
+from npu_sim.reinterpret import reinterpret
+from npu_sim.units import REPEAT_BYTES
 
 LT, GT, EQ, LE, GE, NE = range(6)
 """CMPMODE."""
@@ -42,16 +45,6 @@ def holds(comparison: Int, x: Any, y: Any) -> Flag:
 
 
 @jit
-def bits_hold(comparison: Int, dtype: Int, x: Int, y: Int) -> Flag:
-    """Return whether two elements compare so, as `read_element` gives them."""
-    if dtype == Data.INT32:
-        return holds(comparison, x, y)
-    if dtype == Data.FP16:
-        return holds(comparison, widen(x, dtype), widen(y, dtype))
-    return holds(comparison, np.uint32(x).view(np.float32), np.uint32(y).view(np.float32))
-
-
-@jit
 def is_compared(row: Any) -> Flag:
     """Return whether the machine compares elements of the type in this way."""
     dtype, comparison = row["dtype"], row["comparison"]
@@ -66,10 +59,13 @@ def bytes_of_bits(item: Int) -> Int:
 
 
 @jit
-def _element(row: Any, ub: np.ndarray, base: Int, blk: Int, rep: Int, repeat: Int, lane: Int) -> Int:
-    """Return one element of a vector; strides in blocks of 32 bytes."""
-    at = lane_address(base, blk, rep, repeat, lane, np.int64(item_bytes(row["dtype"])))
-    return read_element(ub, at, row["dtype"])
+def _bits_of(comparison: Int, x: np.ndarray, y: np.ndarray, found: np.ndarray) -> None:
+    """Compare two arrays, eight elements a byte."""
+    for at in range(len(x) // 8):
+        bits = np.int64(0)
+        for bit in range(8):
+            bits |= np.int64(holds(comparison, x[8 * at + bit], y[8 * at + bit])) << bit
+        found[at] = bits
 
 
 @jit
@@ -81,18 +77,26 @@ def compare_lanes(row: Any, ub: np.ndarray, other: np.ndarray, base: Int, blk: I
     if not is_compared(row):
         return False
     dtype, comparison = row["dtype"], row["comparison"]
-    length = bytes_of_bits(item_bytes(dtype))
-    found = np.zeros(16, np.uint8)
-    for r in range(np.int64(row["repeat"])):
-        for at in range(length):
-            bits = np.int64(0)
-            for bit in range(8):
-                x = _element(row, ub, row["src0"], row["src_blk_stride"], row["src_rep_stride"], r, 8 * at + bit)
-                y = _element(row, other, base, blk, rep, r, 8 * at + bit)
-                bits |= np.int64(bits_hold(comparison, dtype, x, y)) << bit
-            found[at] = bits
-        for at in range(length):
-            ub[np.int64(row["dst"]) + r * length + at] = found[at]
+    item = np.int64(item_bytes(dtype))
+    lanes, length = REPEAT_BYTES // item, bytes_of_bits(item)
+    found = np.empty(16, np.uint8)
+    x, y = np.empty(REPEAT_BYTES, np.uint8), np.empty(REPEAT_BYTES, np.uint8)
+    words, others = np.empty(lanes, np.uint32), np.empty(lanes, np.uint32)
+    everywhere = np.int64(-1)
+    src, dst = np.int64(row["src0"]), np.int64(row["dst"])
+    for _ in range(np.int64(row["repeat"])):
+        take(ub, src, item, lanes, np.int64(row["src_blk_stride"]), everywhere, everywhere, x)
+        take(other, base, item, lanes, np.int64(blk), everywhere, everywhere, y)
+        if dtype == Data.FP32:
+            _bits_of(comparison, reinterpret(x, np.float32), reinterpret(y, np.float32), found)
+        elif dtype == Data.INT32:
+            _bits_of(comparison, reinterpret(x, np.int32), reinterpret(y, np.int32), found)
+        else:
+            decode_fp16(reinterpret(x, np.uint16), words)
+            decode_fp16(reinterpret(y, np.uint16), others)
+            _bits_of(comparison, reinterpret(words, np.float32), reinterpret(others, np.float32), found)
+        copy_bytes(ub, dst, found, 0, length)
+        src, dst, base = src + np.int64(row["src_rep_stride"]) * BLOCK, dst + length, base + np.int64(rep) * BLOCK
     return True
 
 

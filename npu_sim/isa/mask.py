@@ -90,6 +90,15 @@ def leading_lanes(low: Int, high: Int, lanes: Int) -> Int:
 
 
 @jit
+def lanes_reached(low: Int, high: Int, lanes: Int) -> Int:
+    """Return one more than the last active lane of a repeat, 0 if none is."""
+    last = np.int64(lanes)
+    while last > 0 and block_bits(low, high, last - 1, 1) == 0:
+        last -= 1
+    return last
+
+
+@jit
 def elements_in_a_row(row: Any, lanes: Int) -> Int:
     """Return the active lanes of an issued row if over all repeats no other lies between them, else -1."""
     if is_counter(row):

@@ -9,11 +9,11 @@ import numpy as np
 from npu_sim._jit import Flag, Int, jit
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, line
 from npu_sim.isa.instruction import Index, Rows
-from npu_sim.isa.lanes import copy_bytes
-from npu_sim.isa.mask import block_bits, is_counter, lanes_of, mask_of_repeat, repeats_of
+from npu_sim.isa.mask import block_bits, is_counter, lanes_of, lanes_reached, mask_of_repeat, put, repeats_of, take
 from npu_sim.isa.masked_check import check_strides
 from npu_sim.isa.mte import BLOCK, item_bytes
-from npu_sim.units import BLOCK_BYTES
+from npu_sim.reinterpret import reinterpret
+from npu_sim.units import BLOCK_BYTES, REPEAT_BYTES
 
 _ELEMENTS = np.int64(0xFFFFFFFF)
 
@@ -25,42 +25,41 @@ def step_of_bits(row: Any, lanes: Int) -> Int:
 
 
 @jit
-def lane_address(base: Int, blk: Int, rep: Int, repeat: Int, lane: Int, item: Int) -> Any:
-    """Return where a lane of an operand is; strides in blocks of 32 bytes."""
-    per_block = BLOCK // item
-    return (
-        np.int64(base) + BLOCK * (repeat * np.int64(rep) + lane // per_block * np.int64(blk)) + lane % per_block * item
-    )
-
-
-@jit
-def bit_of(ub: np.ndarray, at: Int, lane: Int) -> Any:
-    """Return the bit of a lane in the bits from ``at`` on."""
-    return (ub[at + lane // 8] >> (lane % 8)) & 1
+def _choose(ub: np.ndarray, bits_at: Int, active: Int, x: np.ndarray, y: np.ndarray, chosen: np.ndarray) -> None:
+    """Take the first elements, of ``x`` where the bit of the lane, from ``bits_at`` on, is 1, else of ``y``."""
+    for lane in range(active):
+        chosen[lane] = x[lane] if (ub[bits_at + lane // 8] >> (lane % 8)) & 1 != 0 else y[lane]
 
 
 @jit
 def select_lanes(row: Any, ub: np.ndarray, other: np.ndarray, base: Int, blk: Int, rep: Int) -> Flag:
-    """Copy lane after lane, of ``src0`` where a bit is 1, else of the operand at ``base`` of ``other``.
+    """Copy repeat after repeat, of ``src0`` where a bit is 1, else of the operand at ``base`` of ``other``.
 
-    Patterns of NaN stay (ASSUMED).
+    ASSUMED: patterns of NaN stay, and a repeat is read before it is written.
     """
     item = np.int64(item_bytes(row["dtype"]))
     if item != 2 and item != 4:
         return False
     lanes = lanes_of(item)
-    step = step_of_bits(row, lanes)
+    x, y = np.empty(REPEAT_BYTES, np.uint8), np.empty(REPEAT_BYTES, np.uint8)
+    chosen = np.empty(REPEAT_BYTES, np.uint8)
+    dst, src, bits = np.int64(row["dst"]), np.int64(row["src0"]), np.int64(row["src2"])
     for r in range(repeats_of(row, lanes)):
         low, high = mask_of_repeat(row, r, lanes)
-        for lane in range(lanes):
-            if block_bits(low, high, lane, 1) == 0:
-                continue
-            dst = lane_address(row["dst"], row["dst_blk_stride"], row["dst_rep_stride"], r, lane, item)
-            if bit_of(ub, np.int64(row["src2"]) + r * step, lane) != 0:
-                src = lane_address(row["src0"], row["src_blk_stride"], row["src_rep_stride"], r, lane, item)
-                copy_bytes(ub, dst, ub, src, item)
-            else:
-                copy_bytes(ub, dst, other, lane_address(base, blk, rep, r, lane, item), item)
+        take(ub, src, item, lanes, np.int64(row["src_blk_stride"]), low, high, x)
+        take(other, base, item, lanes, np.int64(blk), low, high, y)
+        active = lanes_reached(low, high, lanes)
+        if item == 4:
+            _choose(
+                ub, bits, active, reinterpret(x, np.uint32), reinterpret(y, np.uint32), reinterpret(chosen, np.uint32)
+            )
+        else:
+            _choose(
+                ub, bits, active, reinterpret(x, np.uint16), reinterpret(y, np.uint16), reinterpret(chosen, np.uint16)
+            )
+        put(ub, dst, item, lanes, np.int64(row["dst_blk_stride"]), low, high, chosen)
+        dst, src = dst + np.int64(row["dst_rep_stride"]) * BLOCK, src + np.int64(row["src_rep_stride"]) * BLOCK
+        bits, base = bits + step_of_bits(row, lanes), base + np.int64(rep) * BLOCK
     return True
 
 

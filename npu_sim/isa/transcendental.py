@@ -55,9 +55,9 @@ def exp64(x: Any) -> Any:
     total = total * r + _EXP[11]
     total = total * r + _EXP[12]
     total = total * r + _EXP[13]
-    result = total * np.int64((np.int64(np.int32(k)) + 1023) << 52).view(np.float64)
-    result = np.inf if wide > _OVERFLOWS else result
-    result = 0.0 if wide < _VANISHES else result
+    result: Any = total * np.int64((np.int64(np.int32(k)) + 1023) << 52).view(np.float64)
+    result = np.float64(np.inf) if wide > _OVERFLOWS else result
+    result = np.float64(0.0) if wide < _VANISHES else result
     return result if wide == wide else wide
 
 
@@ -87,8 +87,8 @@ def ln64(x: Any) -> Any:
     # ln(1 + f) = f - (h - s (h + square total)) with h = f^2 / 2: f is exact, and what is added to it is small
     half = 0.5 * f * f
     result = k * _LN2_HIGH - ((half - (s * (half + square * total) + k * _LN2_LOW)) - f)
-    result = result if wide > 0 else np.nan
-    result = -np.inf if wide == 0 else result
+    result = result if wide > 0 else np.float64(np.nan)
+    result = np.float64(-np.inf) if wide == 0 else result
     return result if wide == wide and wide != np.inf else wide
 
 

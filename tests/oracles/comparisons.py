@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import operator
 import struct
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
@@ -62,23 +64,27 @@ def compare(row, machine):
 
 
 def _lanes(row):
-    """Yield (byte and bit of the selection, lane by operand name) of every active lane."""
+    """Yield (repeat, byte and bit of the selection, lane by operand name) of every active lane."""
     item = _ITEM[Data(row["dtype"])]
     for repeat, lanes in enumerate(repeats_of(row)):
         names = ("dst", "src0", "src1") if row["op"] == Op.SELECT else ("dst", "src0")
         places = [address_of(row, name, item, repeat, np.array(lanes, np.int64)).tolist() for name in names]
         first = int(row["src2"]) + repeat * int(row["src2_rep_stride"]) * (32 // item)
         for lane, *at in zip(lanes, *places, strict=True):
-            yield first + lane // 8, lane % 8, dict(zip(names, at, strict=True))
+            yield repeat, first + lane // 8, lane % 8, dict(zip(names, at, strict=True))
 
 
 def select(row, machine):
-    """Carry out a selection."""
+    """Carry out a selection: a repeat is read before it is written."""
     item = _ITEM[Data(row["dtype"])]
-    for byte, bit, at in _lanes(row):
-        scalar = np.frombuffer((int(row["value"]) % 2**32).to_bytes(4, "little")[:item], np.uint8)
-        source = "src0" if machine.load(UB, byte, 1)[0] >> bit & 1 else "src1"
-        machine.store(UB, at["dst"], machine.load(UB, at[source], item) if source in at else scalar)
+    scalar = np.frombuffer((int(row["value"]) % 2**32).to_bytes(4, "little")[:item], np.uint8)
+    for _, lanes in groupby(_lanes(row), key=itemgetter(0)):
+        chosen = []
+        for _, byte, bit, at in lanes:
+            source = "src0" if machine.load(UB, byte, 1)[0] >> bit & 1 else "src1"
+            chosen.append((at["dst"], machine.load(UB, at[source], item) if source in at else scalar))
+        for place, data in chosen:
+            machine.store(UB, place, data)
 
 
 RUN = {**dict.fromkeys(COMPARISONS, compare), **dict.fromkeys(SELECTIONS, select)}
@@ -88,7 +94,7 @@ def touched(row, out):
     """Note the bytes of a row in a `tests.oracles.footprint.Touched`."""
     item = _ITEM[Data(row["dtype"])]
     if row["op"] in SELECTIONS:
-        for byte, _, at in _lanes(row):
+        for _, byte, _, at in _lanes(row):
             out.read(UB, byte, 1)
             for name, address in at.items():
                 (out.write if name == "dst" else out.read)(UB, address, item)

@@ -11,6 +11,7 @@ from npu_sim.isa.emitter import vector_emitter
 from npu_sim.isa.footprint_boxes import NONE, ONCE, READ, UB, WRITE, box, line
 from npu_sim.isa.instruction import B16, B32, BYTE, DEVKIT, WORD, Index, Instruction, Rows
 from npu_sim.isa.mte import BLOCK, item_bytes
+from npu_sim.reinterpret import reinterpret
 
 OP = 37
 PER_REPEAT = 8
@@ -50,8 +51,11 @@ def run(row, ub):
             block = np.int64(row["dst"]) + BLOCK * (
                 r * np.int64(row["dst_rep_stride"]) + j * np.int64(row["dst_blk_stride"])
             )
-            for at in range(BLOCK):
-                ub[block + at] = ub[src + at % item]
+            there, element = ub[block : block + BLOCK], ub[src : src + item]
+            if item == 4:
+                reinterpret(there, np.uint32)[:] = reinterpret(element, np.uint32)[0]
+            else:
+                reinterpret(there, np.uint16)[:] = reinterpret(element, np.uint16)[0]
             src += item
     return True
 

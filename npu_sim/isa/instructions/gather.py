@@ -76,9 +76,14 @@ def inside(offsets, item, reach):
 @jit
 def _elements(ub, base, offsets, item, data):
     """Copy the elements at ``offsets`` behind ``base`` to ``data``, one behind the other."""
-    for i in range(len(offsets)):
-        for byte in range(item):
-            data[i * item + byte] = ub[base + np.int64(offsets[i]) + byte]
+    if item == 4:
+        words, taken = reinterpret(ub[base:], np.uint32), reinterpret(data, np.uint32)
+        for i in range(len(offsets)):
+            taken[i] = words[offsets[i] // 4]
+    else:
+        halves, taken_halves = reinterpret(ub[base:], np.uint16), reinterpret(data, np.uint16)
+        for i in range(len(offsets)):
+            taken_halves[i] = halves[offsets[i] // 2]
 
 
 @jit
