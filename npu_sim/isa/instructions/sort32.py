@@ -41,22 +41,23 @@ def footprint(row, out):
 
 
 @jit
-def run(row, ub, staging):
-    """Sort places by insertion, which is stable; ``staging``: float32 scratch, for 32 numbers."""
+def run(row, ub):
+    """Sort places by insertion, which is stable."""
     dtype = row["dtype"]
     if dtype != Data.FP16 and dtype != Data.FP32:
         return False
     item = item_bytes(dtype)
+    ranks, places = np.empty(SCORES, np.int64), np.empty(SCORES, np.int64)
     for r in range(np.int64(row["repeat"])):
         scores, indices = np.int64(row["src0"]) + r * SCORES * item, np.int64(row["src1"]) + r * SCORES * 4
         for i in range(SCORES):
             at, own = i, rank_at(ub, scores + i * item, dtype)
-            while at > 0 and rank_at(ub, scores + np.int64(staging[at - 1]) * item, dtype) < own:
-                staging[at] = staging[at - 1]
+            while at > 0 and ranks[at - 1] < own:
+                ranks[at], places[at] = ranks[at - 1], places[at - 1]
                 at -= 1
-            staging[at] = i
+            ranks[at], places[at] = own, i
         for i in range(SCORES):
-            place, target = np.int64(staging[i]), np.int64(row["dst"]) + (r * SCORES + i) * ELEMENT
+            place, target = places[i], np.int64(row["dst"]) + (r * SCORES + i) * ELEMENT
             for byte in range(4):
                 ub[target + byte] = ub[scores + place * item + byte] if byte < item else 0
                 ub[target + 4 + byte] = ub[indices + place * 4 + byte]
