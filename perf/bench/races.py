@@ -20,6 +20,7 @@ from npu_sim.products import get_product
 from ops.common.plan_cache import forget_plans
 from ops.studies.checking import check_launches
 from perf.bench import mmad, rows, transforms
+from perf.bench import vectors as vector_cases
 from perf.bench.avg_pool import POOLS
 from perf.bench.race import Race
 from perf.bench.sources import Twins, clock
@@ -236,6 +237,13 @@ def kernels(threads: int) -> Iterator[Race]:
             )  # fmt: skip
 
 
+def vectors(threads: int) -> Iterator[Race]:
+    """Yield vector instructions of 4,096 elements."""
+    for case in vector_cases.CASES:
+        work = vector_cases.Work(case)
+        yield Race(group="vectors", name=case.name, ours=work.ours, peer=work.peer, peer_name="NumPy")
+
+
 def moves(threads: int) -> Iterator[Race]:
     """Yield conversions of layouts."""
     for cases in (transforms.activation_cases(1), transforms.weight_cases(1), transforms.matrix_cases(1)):
@@ -304,7 +312,7 @@ def sources(threads: int) -> Iterator[Race]:
 
 GROUPS: dict[str, Callable[[int], Iterator[Race]]] = {
     make.__name__: make
-    for make in (gradients, kinds, calls, pools, checks, kernels, moves, timeline, sources, commands)
+    for make in (gradients, kinds, calls, pools, checks, kernels, vectors, moves, timeline, sources, commands)
 }
 """What there is, by name; each takes the threads to try besides one and makes a race when it is its turn."""
 NEED_TORCH = ("gradients", "kinds", "calls", "pools")
