@@ -26,7 +26,7 @@ from npu_sim.isa.masked import masked_form, masked_occupancy
 from npu_sim.isa.masked_check import check_strides
 from npu_sim.isa.mte import ITEM_BYTES_OF_CODE, item_bytes
 from npu_sim.isa.names import type_name
-from npu_sim.isa.vector_values import read_element, write_element
+from npu_sim.isa.vector_values import PIECE, read_elements, write_elements
 
 Pairs = frozenset[tuple[Data, Data]]
 """Types of sources and result."""
@@ -78,15 +78,19 @@ def converting(
             return False
         item, result_item = item_bytes(src), item_bytes(dst)
         a, b, d = np.int64(row["src0"]), np.int64(row["src1"]), np.int64(row["dst"])
-        y: Any = np.int64(row["value"]) if has_value else np.int64(0)
-        z: Any = np.int64(0)
-        for i in range(np.int64(row["count"])):
-            x = read_element(ub, a + i * item, src)
+        x, y, z = np.empty(PIECE, np.int64), np.empty(PIECE, np.int64), np.empty(PIECE, np.int64)
+        y[:] = np.int64(row["value"]) if has_value else 0
+        total: Any = np.int64(row["count"])
+        for first in range(0, total, PIECE):
+            count = min(total - first, PIECE)
+            read_elements(ub, a + first * item, src, x[:count])
             if two:
-                y = read_element(ub, b + i * item, src)
+                read_elements(ub, b + first * item, src, y[:count])
             if reads_dst:
-                z = read_element(ub, d + i * result_item, dst)
-            write_element(ub, d + i * result_item, dst, element(x, y, z, src, dst, config[3]))
+                read_elements(ub, d + first * result_item, dst, z[:count])
+            for i in range(count):
+                z[i] = element(x[i], y[i], z[i] if reads_dst else np.int64(0), src, dst, config[3])
+            write_elements(ub, d + first * result_item, dst, z[:count])
         return True
 
     def check(chunk: Rows, index: Index) -> None:
