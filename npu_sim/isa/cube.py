@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npu_sim._jit import as_written, jit
+from npu_sim._jit import Int, as_written, jit
 from npu_sim.accumulation import Inner
 from npu_sim.dtypes.convert_jit import saturate_fp32
 from npu_sim.isa.cube_exact import exact
@@ -38,14 +38,24 @@ _SMALL_WORDS = 512  # ranges, the tree's stack, a tile
 
 
 @jit
-def scratch_words(l0a_size: int, l0b_size: int) -> int:
-    """Return how many float64 `mmad` needs as ``scratch`` for carrier arrays of these sizes.
+def places(l0a_size: Int, l0b_size: Int) -> tuple[Int, Int, Int, Int, Int, Int]:
+    """Return where the parts of the workspace begin behind the float64 copy of A, for carrier arrays of these sizes.
 
-    The parts: float64 copy of A, float64 copy of a panel of B, float32 copies of A and B (HF32, m = 1), rows of A
-    without zeros, small things.
+    That of a panel of B in float64; float32 copies of A and B, rows of A without zeros, products of bytes and small
+    things in float32. Carriers of bytes hold two elements.
     """
     a_words = max(l0a_size, 8 * (_MAX_K + 1))
-    return a_words + l0b_size + a_words + l0b_size // 2 + a_words // 2 + _SMALL_WORDS + 8
+    copy_a = 2 * (a_words + l0b_size)
+    copy_b = copy_a + 2 * a_words
+    rows = copy_b + 2 * l0b_size
+    products = rows + 2 * a_words
+    return a_words, copy_a, copy_b, rows, products, products + 2 * a_words
+
+
+@jit
+def scratch_words(l0a_size: Int, l0b_size: Int) -> Int:
+    """Return how many float64 `mmad` needs as ``scratch`` for carrier arrays of these sizes."""
+    return places(l0a_size, l0b_size)[5] // 2 + _SMALL_WORDS + 8
 
 
 def scratch_floats(core: CoreSpec) -> int:
@@ -56,7 +66,8 @@ def scratch_floats(core: CoreSpec) -> int:
     core : CoreSpec
         Capacities of the core; carriers take two bytes of architectural capacity each.
     """
-    return int(as_written(scratch_words)(core.l0a_bytes // 2, core.l0b_bytes // 2))
+    small = as_written(places)(core.l0a_bytes // 2, core.l0b_bytes // 2)[5]
+    return int(small // 2 + _SMALL_WORDS + 8)
 
 
 @jit
@@ -95,9 +106,10 @@ def clamp_l0c(l0c: np.ndarray, c_addr: int, m: int, n: int) -> None:
 
 
 @jit
-def _chained(
+def chained(
     a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, scratch, a_words, packed, small
 ):
+    """Add one product after the other, or as a tree."""
     singles = reinterpret(scratch, np.float32)
     if add[1] == Inner.TREE:
         tree(a, a_at, a_row, a_step, b, b_at, l0c, c_at, m, n, k, k0, init, add, largest, singles, small)
@@ -187,12 +199,8 @@ def _mmad_with(model):
         if a_at + 256 * a_fractals > l0a.size or b_at + 256 * k1 * n1 > l0b.size or c_at + 256 * m1 * n1 > l0c.size:
             return BAD_RANGE
 
-        a_words = max(l0a.size, 8 * (_MAX_K + 1))
+        a_words, staged_a, staged_b, packed, _, small = places(l0a.size, l0b.size)
         singles = reinterpret(scratch, np.float32)
-        staged_a = 2 * (a_words + l0b.size)
-        staged_b = staged_a + 2 * a_words
-        packed = staged_b + l0b.size
-        small = packed + a_words
         a = l0a
         b = l0b
         a_row = 256 * k1_row
@@ -228,5 +236,5 @@ def _mmad_with(model):
 mmad = _mmad_with(exact)
 """Groups of exact products: the models of the products."""
 
-mmad_chained = _mmad_with(_chained)
+mmad_chained = _mmad_with(chained)
 """The serial chain and the tree, which only who asks for them needs."""

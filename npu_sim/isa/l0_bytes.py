@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from npu_sim._jit import Flag, Int, jit
+from npu_sim.accumulation import AccumulatorRound, Inner
 from npu_sim.isa.codes import Data, Mode, Space
+from npu_sim.isa.cube import places, scratch_words
 from npu_sim.isa.img2col import output_extents
 from npu_sim.isa.lanes import copy_bytes
 from npu_sim.isa.mte import BLOCK, FRACTAL
@@ -21,6 +23,10 @@ KEPT = 1024
 """Bytes that the carriers of a fractal take."""
 UNSPECIFIED = np.uint8(0x80)
 """What a load leaves where nobody says what is there: the lowest integer."""
+EXACT_K = 1024
+"""Products of two bytes that float32 adds exactly, in whatever order: 2^24 is the largest sum."""
+_ADD = (16, int(Inner.SERIAL), int(AccumulatorRound.RNE), 0, 0)
+"""Codes of a way of adding: the one that is there may have another for sums within groups."""
 
 
 @jit
@@ -108,43 +114,99 @@ def load_3d_bytes(dst: np.ndarray, src: np.ndarray, row: Any) -> None:
 
 
 @jit
-def mmad_bytes(l0a: np.ndarray, l0b: np.ndarray, l0c: np.ndarray, row: Any) -> Flag:
-    """L0C[m, n] = (0 or L0C[m, n]) + L0A[m, k] L0B[k, n] in integers; return False where an operand leaves its buffer.
+def _widened(src: np.ndarray, at: Int, dst: np.ndarray, to: Int) -> None:
+    for i in range(256):
+        dst[to + i] = src[at + i]
 
-    Sums are exact and clamped once, to int32 (ASSUMED: no document says what becomes of a sum that int32 cannot hold).
-    With m = 1 L0A is one vector of k elements in memory order.
-    """
-    m, n, k = np.int64(row["m"]), np.int64(row["n"]), np.int64(row["k"])
-    if m == 0 or n == 0 or k == 0:
+
+@jit
+def _stage(
+    a: np.ndarray,
+    a_at: Int,
+    b: np.ndarray,
+    b_at: Int,
+    m: Int,
+    n1: Int,
+    k: Int,
+    singles: np.ndarray,
+    left: Int,
+    right: Int,
+) -> None:
+    """Copy A and B to ``singles``, as float32 in fractals of 16 k."""
+    m1, k1 = (m + 15) // 16, (k + 31) // 32
+    if m == 1:
+        singles[left : left + 16 * k] = 0
+        for q in range(k):
+            singles[left + 16 * q] = a[a_at + q // FRACTAL * KEPT + 16 * (q % 32) + q % FRACTAL // 32]
+    else:
+        for fractal in range(m1 * k1):
+            for half in range(2):
+                _widened(a, a_at + fractal * KEPT + 256 * half, singles, left + 512 * fractal + 256 * half)
+    for q in range(k1):
+        for j in range(n1):
+            for half in range(2):
+                _widened(b, b_at + (q * n1 + j) * KEPT + 256 * half, singles, right + 256 * ((2 * q + half) * n1 + j))
+
+
+@jit
+def _store(c: np.ndarray, c_at: Int, sums: np.ndarray, m: Int, n: Int, init: Flag) -> None:
+    """Write the sums, or add them to what is there; clamp once."""
+    column = 256 * ((m + 15) // 16)
+    for j in range((n + 15) // 16):
+        for r in range(m):
+            at = j * column + 16 * r
+            for s in range(at, at + min(np.int64(16), n - 16 * j)):
+                total = np.int64(sums[s]) + (np.int64(0) if init else np.int64(c[c_at + s]))
+                c[c_at + s] = min(max(total, np.int64(-(2**31))), np.int64(2**31 - 1))
+
+
+def mmad_bytes_with(model: Any) -> Any:
+    """Return Mmad of bytes by the code of a way of adding floats (`cube.exact`, `cube.chained`), which is there."""
+
+    @jit
+    def mmad_bytes(l0a: np.ndarray, l0b: np.ndarray, l0c: np.ndarray, row: Any, scratch: np.ndarray) -> Flag:
+        """L0C[m, n] = (0 or L0C[m, n]) + L0A[m, k] L0B[k, n] in integers; False where an operand leaves its buffer.
+
+        Sums are exact and clamped once, to int32 (ASSUMED: no document says what becomes of a sum that int32 cannot
+        hold). With m = 1 L0A is one vector of k elements in memory order. ``scratch``: of `cube.scratch_words`.
+        """
+        m, n, k = np.int64(row["m"]), np.int64(row["n"]), np.int64(row["k"])
+        if m == 0 or n == 0 or k == 0:
+            return True
+        m1, n1, k1 = (m + 15) // 16, (n + 15) // 16, (k + 31) // 32
+        a_at, b_at, c_at = np.int64(row["src0"]), np.int64(row["src1"]), np.int64(row["dst"])
+        if a_at % FRACTAL != 0 or b_at % FRACTAL != 0 or c_at % 4 != 0 or min(a_at, b_at, c_at, m, n, k) < 0:
+            return False
+        a, b, c = reinterpret(l0a, np.int8), reinterpret(l0b, np.int8), reinterpret(l0c, np.int32)
+        a_fractals = (k + FRACTAL - 1) // FRACTAL if m == 1 else m1 * k1
+        if (
+            2 * a_at + a_fractals * KEPT > a.size
+            or 2 * b_at + k1 * n1 * KEPT > b.size
+            or c_at // 4 + 256 * m1 * n1 > c.size
+            or scratch.size < scratch_words(l0a.size, l0b.size)
+        ):
+            return False
+        singles = reinterpret(scratch, np.float32)
+        a_words, left, right, rows, products, small = places(l0a.size, l0b.size)
+        _stage(a, 2 * a_at, b, 2 * b_at, m, n1, k, singles, left, right)
+        a_row = 16 * k if m == 1 else 512 * k1
+        several = k > EXACT_K
+        totals = np.zeros(256 * m1 * n1 if several else 0, np.int32)
+        found = singles[products : products + 256 * m1 * n1]
+        for first in range(0, k, EXACT_K):
+            model(
+                singles, left + 16 * first, a_row, np.int64(256), singles, right + 16 * first * n1, singles, products,
+                m, n, min(k - first, EXACT_K), np.int64(16), np.int64(1), _ADD, 0.0, scratch, a_words, rows, small,
+            )  # fmt: skip
+            if several:
+                for j in range(n1):
+                    for at in range(256 * j * m1, 256 * j * m1 + 16 * m):
+                        totals[at] += np.int32(found[at])
+        init = row["mode"] & Mode.INIT != 0
+        if several:
+            _store(c, c_at // 4, totals, m, n, init)
+        else:
+            _store(c, c_at // 4, found, m, n, init)
         return True
-    m1, n1, k1 = (m + 15) // 16, (n + 15) // 16, (k + 31) // 32
-    a_at, b_at, c_at = np.int64(row["src0"]), np.int64(row["src1"]), np.int64(row["dst"])
-    if a_at % FRACTAL != 0 or b_at % FRACTAL != 0 or c_at % 4 != 0 or min(a_at, b_at, c_at, m, n, k) < 0:
-        return False
-    a, b, c = reinterpret(l0a, np.int8), reinterpret(l0b, np.int8), reinterpret(l0c, np.int32)
-    a_fractals = (k + FRACTAL - 1) // FRACTAL if m == 1 else m1 * k1
-    if (
-        2 * a_at + a_fractals * KEPT > a.size
-        or 2 * b_at + k1 * n1 * KEPT > b.size
-        or c_at // 4 + 256 * m1 * n1 > c.size
-    ):
-        return False
-    sums = np.empty(256, np.int32)
-    for j in range(n1):
-        for i in range(m1):
-            sums[:] = 0
-            for q in range(k):
-                left = 2 * a_at + (i * k1 + q // 32) * KEPT + 16 * (q % 32)
-                right = 2 * b_at + (q // 32 * n1 + j) * KEPT + 16 * (q % 32)
-                if m == 1:
-                    left = 2 * a_at + q // FRACTAL * KEPT + 16 * (q % 32) + q % FRACTAL // 32
-                for r in range(min(np.int64(16), m - 16 * i)):
-                    factor = np.int32(a[left + r])
-                    for s in range(16):
-                        sums[16 * r + s] += factor * np.int32(b[right + s])
-            for r in range(min(np.int64(16), m - 16 * i)):
-                target = c_at // 4 + ((j * m1 + i) * 16 + r) * 16
-                for s in range(min(np.int64(16), n - 16 * j)):
-                    old = np.int64(0) if row["mode"] & Mode.INIT else np.int64(c[target + s])
-                    c[target + s] = min(max(old + sums[16 * r + s], np.int64(-(2**31))), np.int64(2**31 - 1))
-    return True
+
+    return mmad_bytes

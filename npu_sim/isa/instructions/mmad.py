@@ -9,7 +9,7 @@ import numpy as np
 from npu_sim._jit import jit
 from npu_sim.isa.codes import C100, C220, M200, Data, Mode, Pipe, Space
 from npu_sim.isa.cost_rates import UNSUPPORTED, amount
-from npu_sim.isa.cube import OK, clamp_l0c, mmad, mmad_chained
+from npu_sim.isa.cube import OK, chained, clamp_l0c, exact, mmad, mmad_chained
 from npu_sim.isa.emitter import emitter
 from npu_sim.isa.footprint_boxes import (
     L0A,
@@ -25,7 +25,7 @@ from npu_sim.isa.footprint_boxes import (
     line,
 )
 from npu_sim.isa.instruction import B8, DEVKIT, HALF, Index, Instruction, Rows
-from npu_sim.isa.l0_bytes import is_byte, mmad_bytes
+from npu_sim.isa.l0_bytes import is_byte, mmad_bytes_with
 from npu_sim.isa.mte import BLOCK, FRACTAL, item_bytes
 from npu_sim.isa.names import mode_name
 
@@ -101,7 +101,7 @@ def is_modelled(row):
     return is_byte(dtype) or dtype == Data.FP16 or dtype == Data.BF16 or dtype == Data.FP32
 
 
-def _run_with(multiply: Any) -> Any:
+def _run_with(multiply: Any, multiply_bytes: Any) -> Any:
     """Return the semantics with one kind of accumulation model."""
 
     @jit
@@ -109,7 +109,7 @@ def _run_with(multiply: Any) -> Any:
         """Multiply under the configured model; clamp in saturation mode."""
         dtype = row["dtype"]
         if is_byte(dtype):
-            return mmad_bytes(l0a, l0b, l0c, row)
+            return multiply_bytes(l0a, l0b, l0c, row, scratch)
         if not is_modelled(row):
             return False
         mode = row["mode"]
@@ -150,7 +150,7 @@ def _run_with(multiply: Any) -> Any:
     return run
 
 
-run_chained = _run_with(mmad_chained)
+run_chained = _run_with(mmad_chained, mmad_bytes_with(chained))
 """What `dispatch` takes for the models that are not the products' own."""
 
 
@@ -228,7 +228,7 @@ INSTRUCTION = Instruction(
     alignment={"dst": 1024},
     unit="cube",
     footprint=footprint,
-    run=_run_with(mmad),
+    run=_run_with(mmad, mmad_bytes_with(exact)),
     cost=cost,
     check=check,
     defaults={"mode": Mode.INIT},
