@@ -154,6 +154,18 @@ def test_fixed_cost_is_that_of_the_kind_of_kernel():
         assert result.critical_parts["kernel_fixed"] == getattr(COST, f"{kind}_fixed_cycles")
 
 
+def test_code_that_is_in_memory_takes_a_trans_data_longer_and_nothing_else():
+    chip, gm = get_product("910b"), GlobalMemory()
+    launch = memset_launch(gm, gm.add("x", 4096, initialised=False), chip)
+    for kind, longer in (("trans_data", COST.trans_data_cold_cycles), ("vector", 0), ("transpose", 0)):
+        warm, cold = (
+            run_timeline(dataclasses.replace(launch, fixed_cost=kind, code_in_memory=where), chip).total_cycles
+            for where in (False, True)
+        )
+        assert cold - warm == longer
+    assert COST.trans_data_cold_cycles > 0
+
+
 def test_cores_of_cube_kernels_start_one_after_the_other():
     assert COST.fixed_cycles("kernel", 1) == COST.kernel_fixed_cycles
     assert COST.fixed_cycles("kernel", 24) == COST.kernel_fixed_cycles + 23 * COST.kernel_start_cycles
