@@ -9,7 +9,14 @@ import pytest
 
 import ops
 from npu_sim.engines.timeline import run_timeline
-from npu_sim.engines.timeline_memory import MemoryTraffic, Touched, memory_cycles, memory_traffic, touched_of
+from npu_sim.engines.timeline_memory import (
+    MemoryTraffic,
+    Touched,
+    l2_misses,
+    memory_cycles,
+    memory_traffic,
+    touched_of,
+)
 from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Space
@@ -104,6 +111,18 @@ def test_more_bandwidth_is_never_slower():
         after = run_timeline(launch, slow(**{name: 96})).total_cycles
         assert after <= before
     assert run_timeline(launch, slow(**dict.fromkeys(RATES, 96))).total_cycles < before
+
+
+@pytest.mark.parametrize(("times", "there"), [(0.5, 1), (1, 1), (2, 1 / 2), (3, 1 / 3)])
+def test_of_tensors_that_l2_has_no_room_for_as_much_is_there_as_of_what_it_holds(times, there):
+    chip, gm = get_product("Ascend910B4"), GlobalMemory()
+    half = int(times * chip.l2_bytes / 2) // 4096 * 4096
+    src = gm.add("src", half, initialised=True)
+    launch = cast_launch(gm, src, gm.add("dst", half // 2, initialised=False), half // 4, "fp32", "fp16", chip)
+    touched = Touched(byte_count=2 * half, read_bytes=half, stored_bytes=half, input_bytes=half)
+    for place, of_it in (("memory", 0), ("unknown", 1 - chip.cost.unknown_miss_permille / 1000), ("l2", 1)):
+        _, misses = l2_misses(dataclasses.replace(launch, inputs=place), chip, TimelineOptions(), touched)
+        assert misses == pytest.approx(1000 * (1 - of_it * there), abs=2)
 
 
 def test_tensors_that_nobody_touches_change_nothing():
