@@ -451,7 +451,8 @@ class _Run:
     @property
     def beside(self) -> tuple[int, int, int, int]:
         """Cycles beside the slowest cores: barriers between phases, tiling, memory, fixed cost."""
-        fixed = self.product.cost.fixed_cycles(self.launch.fixed_cost, self.launch.core_count)
+        launch = self.launch
+        fixed = self.product.cost.fixed_cycles(launch.fixed_cost, launch.core_count, launch.code_in_memory)
         return self.barrier_cycles, self.tiling_cycles, self.memory_cycles, fixed
 
     @property

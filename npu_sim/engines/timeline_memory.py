@@ -7,8 +7,9 @@ floor here, `memory_cycles`. What exceeds the slowest core is the part ``memory`
 What misses L2: whatever exceeds its capacity, and the first read of what was initialised before the launch. The inputs
 of a caller were last used long ago; workspace was written by a launch before. Where that share of the reads misses, so
 does the same share of the places that are written, since a line that comes in drives out one that was written (a
-profiled Cast of 12 MB, which L2 holds, runs at the same bytes a second as one of 2.5 GB).
-ASSUMED: the first and second of these rules, for single launches; no source says what L2 holds.
+profiled Cast of 12 MB, which L2 holds, runs at the same bytes a second as one of 2.5 GB). Of tensors that L2 has no
+room for, the part that it could hold is there as likely as tensors that it holds.
+ASSUMED: these rules but the third, for single launches; no source says what L2 holds.
 """
 
 from __future__ import annotations
@@ -153,9 +154,9 @@ def l2_misses(launch: Launch, product: TimedProduct, options: TimelineOptions, t
     if options.l2_hit_permille is not None:
         return options.l2_hit_permille, 0
     apart = touched.byte_count if launch.reuse_bytes is None else min(touched.byte_count, launch.reuse_bytes)
-    # what L2 has no room for is not there when it is first read
-    misses = max(_read_misses(launch, product, options, touched), 1000 - l2_hits(touched.byte_count, product.l2_bytes))
-    return l2_hits(apart, product.l2_bytes), misses
+    # of what L2 has no room for, as much as of the rest is there when it is first read
+    there = (1000 - _read_misses(launch, product, options, touched)) * l2_hits(touched.byte_count, product.l2_bytes)
+    return l2_hits(apart, product.l2_bytes), 1000 - there // 1000
 
 
 def _read_misses(launch: Launch, product: TimedProduct, options: TimelineOptions, touched: Touched) -> int:

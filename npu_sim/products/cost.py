@@ -143,6 +143,8 @@ class CostParams:
     {kernel,float_matmul,vector,wide_vector,trans_data,transpose,reduce_sum}_fixed_cycles : int
         Time of a core beside its rows, by the kind of kernel (`Launch.fixed_cost`): code that is fetched, tiling that
         is read, prologue and epilogue.
+    trans_data_cold_cycles : int
+        What a TransData takes longer where its code is in memory (`Launch.code_in_memory`).
     kernel_start_cycles, vector_start_cycles : int
         Time between the starts of two cores of a kernel of the kinds "kernel" and "float_matmul", and of "vector" and
         "wide_vector".
@@ -283,6 +285,7 @@ class CostParams:
     wide_vector_fixed_cycles: int
     vector_start_cycles: int
     trans_data_fixed_cycles: int
+    trans_data_cold_cycles: int
     transpose_fixed_cycles: int
     reduce_sum_fixed_cycles: int
     record_tiling_permille: int
@@ -328,11 +331,12 @@ class CostParams:
                 f"queue_depth_rows must be in [1, {MAX_QUEUE_DEPTH}], not {self.queue_depth_rows} ({self.name})"
             )
 
-    def fixed_cycles(self, kind: str, active_cores: int) -> int:
+    def fixed_cycles(self, kind: str, active_cores: int, code_in_memory: bool = False) -> int:
         """Return the time beside its rows of a kernel of a kind (`Launch.fixed_cost`) on ``active_cores`` cores."""
+        cold = self.trans_data_cold_cycles if code_in_memory and kind == "trans_data" else 0
         cube, vector = self.kernel_start_cycles, self.vector_start_cycles
         between = {"kernel": cube, "float_matmul": cube, "vector": vector, "wide_vector": vector}.get(kind, 0)
-        return int(getattr(self, f"{kind}_fixed_cycles")) + between * (active_cores - 1)
+        return int(getattr(self, f"{kind}_fixed_cycles")) + between * (active_cores - 1) + cold
 
     def launch_nanoseconds(self, active_cores: int, core_kind: Literal["cube", "vector"]) -> int:
         """Return task duration minus core time for a launch on ``active_cores`` cores of a kind."""

@@ -61,10 +61,10 @@ InputPlace = Literal["memory", "unknown", "l2"]
 
 FixedCost = Literal["kernel", "float_matmul", "vector", "wide_vector", "trans_data", "transpose", "reduce_sum"]
 
-ErrorKind = Literal["matmul", "float_matmul", "static_matmul", "tiled_matmul", "vector_product", "cast"]
+ErrorKind = Literal["matmul", "float_matmul", "static_matmul", "tiled_matmul", "vector_product", "cast", "trans_data"]
 """Kinds of kernels that are nearer to measured ones, or farther, than others with the same fixed cost: matrix products
 of 16 bits and of float32 whose tiling is searched, tuning records asked without their tiling, products whose own tiling
-is given, those on the vector unit, casts."""
+is given, those on the vector unit, casts, TransData that is timed as a copy."""
 
 Doubt = Literal["short_k", "ragged_rows"]
 """What makes the time of a kernel less certain than that of others of its kind: a matrix product of few steps along K,
@@ -178,6 +178,9 @@ class Launch:
     inputs : "memory", "unknown" or "l2"
         Where tensors are that were initialised before the launch, as far as L2 has room: those of a caller were last
         used long ago, those of a kernel that stands behind another were just written.
+    code_in_memory : bool
+        Whether the code of the kernel is in memory when it is launched, as that of a call that was last made long ago;
+        else it is in L2, where kernels that ran a short while ago are.
     reuse_bytes : int or None
         Most bytes that all cores touch between two uses of the same ones; None: all that the launch touches.
     list_commands : int
@@ -218,6 +221,7 @@ class Launch:
     stands_for_record: bool = False
     doubts: tuple[Doubt, ...] = ()
     inputs: InputPlace = "memory"
+    code_in_memory: bool = False
     reuse_bytes: int | None = None
     list_commands: int = 0
     shortcut: Shortcut | None = None

@@ -43,6 +43,7 @@ from ops.vector.kernel_frame import (
     NO_END,
     OUT,
     Places,
+    load_bytes,
     load_rows,
     store_bytes,
     store_gathered_block,
@@ -151,6 +152,25 @@ def _plain_offset(p, t):
 
 
 @jit
+def _load_channels(rows, n, p, t, count, pitch):
+    """Load the channel rows of a tile; rows that begin inside a block each by a command of its own.
+
+    The library's copies count what lies between rows in blocks.
+    """
+    step = p.planes_d * p.pixels * p.item
+    source, length = p.src + _plain_offset(p, t), t.length * p.item
+    if step % BLOCK == 0:
+        return load_rows(
+            rows, n, ub=p.load_at, gm=source, count=count, length=length, ub_step=pitch * p.item, gm_step=step,
+            exact=p.exact, dtype=p.data, tensor=p.src_tensor, site=LOAD, tile=t.task,
+        )  # fmt: skip
+    for i in range(count):
+        place = p.load_at + i * pitch * p.item
+        n = load_bytes(rows, n, p.exact, place, source + i * step, length, p.data, p.src_tensor, LOAD, t.task)
+    return n
+
+
+@jit
 def _forward_tile(rows, n, p, t):
     """Load the channel rows of a tile, transpose them and store [pixels][C0]."""
     task, valid = t.task, _channels(p, t)
@@ -166,11 +186,7 @@ def _forward_tile(rows, n, p, t):
         )
         n = emit_set_flag(rows, n, Pipe.V, Pipe.MTE2, CLEARED, CLEAR, task)
         n = emit_wait_flag(rows, n, Pipe.V, Pipe.MTE2, CLEARED, LOAD, task)
-    n = load_rows(
-        rows, n, ub=p.load_at, gm=p.src + _plain_offset(p, t), count=valid, length=t.length * p.item,
-        ub_step=pitch * p.item, gm_step=p.planes_d * p.pixels * p.item, exact=p.exact, dtype=p.data,
-        tensor=p.src_tensor, site=LOAD, tile=task,
-    )  # fmt: skip
+    n = _load_channels(rows, n, p, t, valid, pitch)
     n = enque(rows, n, IN, BUFFER, LOAD, task)
 
     n = deque(rows, n, IN, BUFFER, TRANSPOSE, task)

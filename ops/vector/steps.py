@@ -7,7 +7,7 @@ the caller's tensor. Copies into strided outputs come after everything else, as 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -30,6 +30,8 @@ from ops.vector.transpose import transpose_launch
 
 PLAIN = "ND"
 
+_StageLaunch = Callable[[GlobalMemory, GmTensor, GmTensor], Launch]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stage:
@@ -39,7 +41,7 @@ class _Stage:
     shape: tuple[int, ...]
     dtype: str
     format: str
-    launch: Callable[[GlobalMemory, GmTensor, GmTensor], Launch]
+    launch: _StageLaunch
     clears: bool = False
 
 
@@ -68,6 +70,9 @@ class StepList:
         Where the call runs.
     outputs : sequence of str
         Names of the caller's outputs in the order of the copies into strided ones; without, the order of delivery.
+    code_in_l2 : bool
+        The kernels ran a short while ago, as one that is timed alone between others; else the call was last made long
+        ago (`Launch.code_in_memory`).
 
     Attributes
     ----------
@@ -75,8 +80,8 @@ class StepList:
         What the host computes and puts into global memory.
     """
 
-    def __init__(self, product: Product, outputs: Sequence[str] = ()) -> None:
-        self._product, self._outputs = product, tuple(outputs)
+    def __init__(self, product: Product, outputs: Sequence[str] = (), *, code_in_l2: bool = False) -> None:
+        self._product, self._outputs, self._code_in_l2 = product, tuple(outputs), code_in_l2
         self._steps: list[Step] = []
         self._last: list[Step] = []
         self._made: dict[Hashable, Buffer] = {}
@@ -281,6 +286,11 @@ class StepList:
             launch=lambda gm, src, dst: cast_launch(gm, src, dst, count, origin, dtype, product),
         )
 
+    def _fetched(self, launch: _StageLaunch) -> _StageLaunch:
+        """Return ``launch`` with what is known of where the code of its kernel is."""
+        in_memory = not self._code_in_l2
+        return lambda gm, src, dst: replace(launch(gm, src, dst), code_in_memory=in_memory)
+
     def _activation_stage(
         self, dtype: str, layout: ActivationLayout, direction: Literal["to_blocked", "from_blocked"]
     ) -> _Stage:
@@ -291,7 +301,9 @@ class StepList:
             shape=blocked_shape(layout) if blocked else layout.logical_shape,
             dtype=dtype,
             format=("NDC1HWC0" if layout.d > 1 else "NC1HWC0") if blocked else PLAIN,
-            launch=lambda gm, src, dst: trans_data_activation_launch(gm, src, dst, layout, item, direction, product),
+            launch=self._fetched(
+                lambda gm, src, dst: trans_data_activation_launch(gm, src, dst, layout, item, direction, product)
+            ),
         )
 
     def _weight_stage(
@@ -304,7 +316,9 @@ class StepList:
             shape=layout.storage_shape if fractal else layout.logical_shape,
             dtype=dtype,
             format=_fractal_format(layout) if fractal else PLAIN,
-            launch=lambda gm, src, dst: trans_data_weight_launch(gm, src, dst, layout, item, direction, product),
+            launch=self._fetched(
+                lambda gm, src, dst: trans_data_weight_launch(gm, src, dst, layout, item, direction, product)
+            ),
             # 32-bit elements in blocks of 8 take another kernel, whose destination nothing clears (CANN 8.1
             # ``tbe/impl/dynamic/trans_data.py``, and ``is_atomic_add`` in ``trans_data_positive_source_ntc.py``)
             clears=fractal and product.core.is_split and layout.c0 == FRACTAL_ROWS,
@@ -326,7 +340,9 @@ class StepList:
             shape=target.storage_shape,
             dtype=dtype,
             format=_fractal_format(layout),
-            launch=lambda gm, src, dst: trans_data_groups_launch(gm, src, dst, layout, item, direction, product),
+            launch=self._fetched(
+                lambda gm, src, dst: trans_data_groups_launch(gm, src, dst, layout, item, direction, product)
+            ),
             clears=True,
         )
 

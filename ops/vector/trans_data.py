@@ -79,7 +79,7 @@ def trans_data_activation_launch(
     return vector_launch(
         NAME, kernel.to_blocked if forward else kernel.from_blocked, params, gm, kernel.SITES, fixed_cost="trans_data",
         inputs=_inputs(forward),
-        list_commands=activation_commands(layout, item_bytes, product),
+        list_commands=activation_commands(layout, item_bytes, direction, product),
         shortcut=_shortcut(src, dst, layout, item_bytes, forward),
     )  # fmt: skip
 

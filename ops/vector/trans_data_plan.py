@@ -29,6 +29,9 @@ MAX_TILE_PLANES = 64
 """Planes of a tile, ASSUMED."""
 MAX_RING_FRACTALS = 16
 """Fractals of one half of the ring, ASSUMED."""
+UNWAITED_COPY_PERMILLE = 400
+"""A copy inside UB that nothing waits for, in thousandths of a command: 41 of 110 cycles, as many as fit into the time
+of one profiled TransData on 910B2 that moves 80 blocks of channels of one pixel back (323 us for a batch of 5,476)."""
 _SPARE_BYTES = 2 * 32 * 16
 """UB bytes that stand for channels that do not exist: zeros to gather from, or space to scatter to."""
 
@@ -219,11 +222,25 @@ def library_cores(layout: ActivationLayout, item_bytes: int, product: Product) -
     return ceil_div(axis, ceil_div(axis, cores))
 
 
-def activation_commands(layout: ActivationLayout, item_bytes: int, product: Product) -> int:
-    """Return `Launch.list_commands` of the TransData of a feature map."""
+def activation_commands(
+    layout: ActivationLayout, item_bytes: int, direction: ActivationDirection, product: Product
+) -> int:
+    """Return `Launch.list_commands` of the TransData of a feature map.
+
+    On the way back a line holds the planes of several blocks of channels: 16 loads and 16 stores are for all of them
+    (CANN 8.1 ``trans_data_negative_target_ntc.py``, mode 2002), and a copy inside UB for each of their channels, which
+    nothing waits for.
+    """
     if not _turns_twice(layout, item_bytes, product):
         return 0
-    return _commands(1, min(max(layout.n, 1), FRACTAL_ROWS), layout.c0)
+    lines = min(layout.n, FRACTAL_ROWS)
+    if direction == "to_blocked":
+        return _commands(1, lines, layout.c0)
+    block = block_elems(item_bytes)
+    room = usable_ub_bytes(product) // 2 // (FRACTAL_ROWS * item_bytes) // layout.c0 // block * block
+    blocks = min(max(room // align_up(layout.d * layout.h * layout.w, block), 1), layout.c1)
+    lists = lines * blocks * max(item_bytes * layout.c0 // 32, 1)
+    return (1000 * (2 * lines + 2) + UNWAITED_COPY_PERMILLE * blocks * layout.c0) // lists
 
 
 def weight_commands(layout: WeightLayout, item_bytes: int) -> int:

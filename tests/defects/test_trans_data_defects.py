@@ -75,7 +75,7 @@ def test_trans_data_every_sync_row_removed_one_at_a_time_is_judged_as_the_oracle
 # program of a core, those before a load into a buffer that was cleared just before (the flag behind the clearing says
 # the same), and the one before a store that is left to the last block altogether.
 COUNTS = {
-    "to blocked, exact": (56, 14, 6),
+    "to blocked, exact": (92, 14, 6),
     "to blocked, blocks": (120, 22, 8),
     "to blocked, half words": (176, 22, 8),
     "from blocked, exact": (126, 35, 2),

@@ -78,8 +78,8 @@ def test_products_and_options_are_told_apart():
     "change",
     [
         {"name": "other"}, {"core_count": 3}, {"fixed_cost": "kernel"}, {"error_kind": "cast"},
-        {"doubts": ("short_k",)}, {"stands_for_record": True},
-        {"inputs": "l2"}, {"reuse_bytes": 64}, {"list_commands": 7}, {"step_rows": 77}, {"core_kind": "cube"},
+        {"doubts": ("short_k",)}, {"stands_for_record": True}, {"inputs": "l2"}, {"code_in_memory": True},
+        {"reuse_bytes": 64}, {"list_commands": 7}, {"step_rows": 77}, {"core_kind": "cube"},
     ],
 )  # fmt: skip
 def test_whatever_changes_a_time_changes_the_key(change):

@@ -241,7 +241,7 @@ def test_a_state_that_is_left_on_names_the_last_row_that_it_is_for():
     ("name", "kind", "row", "words"),
     [
         ("gradients on 310P: 5 MemSet", "set with another event", 1, "SetFlag, {at}, has event 1, WaitFlag, row 2"),
-        ("pooling: 0 TransData", "set with another event", 4, "SetFlag, {at}, has event 1, WaitFlag, row 5, event 0"),
+        ("pooling: 0 TransData", "set with another event", 19, "SetFlag, {at}, has event 1, WaitFlag, row 20, event 0"),
         ("weighted_sums", "set with another event", 7, "SetFlag, {at}, has event 1, WaitFlag, row 8, event 0"),
         ("gradients on 310P: 0 TransData", "wait with another event", 54, "core 0 row 54 does it on MTE2 with event 1"),
         ("gradients: 0 ReduceSum", "set of another pipe", 8, "SetFlag, {at}, is not on MTE2"),

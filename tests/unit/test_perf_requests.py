@@ -819,3 +819,23 @@ def test_a_kernel_says_what_it_multiplies(scope):
 
 def test_what_is_not_multiplied_has_no_type():
     assert answer(0, ITEMS["cast"]).to_plain()["compute_dtype"] == ""
+
+
+def test_kernels_timed_alone_find_their_code_in_l2_and_those_of_a_call_do_not():
+    product = get_product("910b")
+    alone = request_of(op="transdata", in_shape=[2, 32, 8, 8], out_format="NC1HWC0", in_dtype="fp16")
+    call = request_of(op="conv", x=[2, 32, 8, 8], w=[32, 32, 3, 3], in_dtype="fp32", compute="hf32")
+    found = []
+    for request in (alone, call):
+        launches = request.plan(product).calls.launches
+        found.append({launch.code_in_memory for launch in launches if launch.name == "TransData"})
+    assert found == [{False}, {True}]
+
+
+def test_a_trans_data_that_is_timed_as_a_copy_is_as_uncertain_as_others():
+    given = {"in_shape": [64, 80], "in_dtype": "fp16"}
+    copies = {
+        name: request_of(op=name, **given, **extra).plan(get_product("910b")).calls.launches[0].error_kind
+        for name, extra in (("transdata", {"out_format": "FRACTAL_NZ"}), ("tensor_move", {}))
+    }
+    assert copies == {"transdata": "trans_data", "tensor_move": None}

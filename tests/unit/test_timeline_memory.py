@@ -9,7 +9,14 @@ import pytest
 
 import ops
 from npu_sim.engines.timeline import run_timeline
-from npu_sim.engines.timeline_memory import MemoryTraffic, Touched, memory_cycles, memory_traffic, touched_of
+from npu_sim.engines.timeline_memory import (
+    MemoryTraffic,
+    Touched,
+    l2_misses,
+    memory_cycles,
+    memory_traffic,
+    touched_of,
+)
 from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.isa import emit
 from npu_sim.isa.op import Data, Space
@@ -106,6 +113,18 @@ def test_more_bandwidth_is_never_slower():
     assert run_timeline(launch, slow(**dict.fromkeys(RATES, 96))).total_cycles < before
 
 
+@pytest.mark.parametrize(("times", "there"), [(0.5, 1), (1, 1), (2, 1 / 2), (3, 1 / 3)])
+def test_of_tensors_that_l2_has_no_room_for_as_much_is_there_as_of_what_it_holds(times, there):
+    chip, gm = get_product("Ascend910B4"), GlobalMemory()
+    half = int(times * chip.l2_bytes / 2) // 4096 * 4096
+    src = gm.add("src", half, initialised=True)
+    launch = cast_launch(gm, src, gm.add("dst", half // 2, initialised=False), half // 4, "fp32", "fp16", chip)
+    touched = Touched(byte_count=2 * half, read_bytes=half, stored_bytes=half, input_bytes=half)
+    for place, of_it in (("memory", 0), ("unknown", 1 - chip.cost.unknown_miss_permille / 1000), ("l2", 1)):
+        _, misses = l2_misses(dataclasses.replace(launch, inputs=place), chip, TimelineOptions(), touched)
+        assert misses == pytest.approx(1000 * (1 - of_it * there), abs=2)
+
+
 def test_tensors_that_nobody_touches_change_nothing():
     accesses = [(0, 0, 3200, "read"), (1, 0, 3200, "store")]
     few, many = (run_timeline(moving(accesses, {0, 5, 6}, tensors=n), slow()) for n in (2, 9))
@@ -152,6 +171,18 @@ def test_fixed_cost_is_that_of_the_kind_of_kernel():
     for kind in ("kernel", "vector", "trans_data", "transpose", "reduce_sum"):
         result = run_timeline(dataclasses.replace(launch, fixed_cost=kind), get_product("910b"))
         assert result.critical_parts["kernel_fixed"] == getattr(COST, f"{kind}_fixed_cycles")
+
+
+def test_code_that_is_in_memory_takes_a_trans_data_longer_and_nothing_else():
+    chip, gm = get_product("910b"), GlobalMemory()
+    launch = memset_launch(gm, gm.add("x", 4096, initialised=False), chip)
+    for kind, longer in (("trans_data", COST.trans_data_cold_cycles), ("vector", 0), ("transpose", 0)):
+        warm, cold = (
+            run_timeline(dataclasses.replace(launch, fixed_cost=kind, code_in_memory=where), chip).total_cycles
+            for where in (False, True)
+        )
+        assert cold - warm == longer
+    assert COST.trans_data_cold_cycles > 0
 
 
 def test_cores_of_cube_kernels_start_one_after_the_other():

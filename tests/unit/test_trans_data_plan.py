@@ -10,7 +10,7 @@ import pytest
 from npu_sim.engines.timeline import run_timeline
 from npu_sim.engines.timeline_result import TimelineOptions
 from npu_sim.errors import LayoutError, ShapeError
-from npu_sim.isa.op import Op
+from npu_sim.isa.op import Op, Space
 from npu_sim.layouts.formats import ActivationLayout, WeightLayout
 from npu_sim.memory.gm import GlobalMemory
 from ops.vector import trans_data_plan
@@ -75,6 +75,18 @@ def test_split_cores_have_one_tile_at_a_time_of_several_planes_on_the_way_back()
     unified = conversion(ActivationLayout(n=32, c=256, h=13, w=13, c0=16), "from_blocked", 2, machine("310p"))
     for params in (forward, unified.launch.params[0]):
         assert (params["planes"], params["serial"]) == (1, 0)
+
+
+@pytest.mark.parametrize(("size", "item", "ragged"), [(13, 4, True), (13, 2, True), (14, 2, True), (16, 2, False)])
+def test_channels_that_begin_inside_a_block_are_loaded_one_by_one(size, item, ragged):
+    layout, product = ActivationLayout(n=1, c=40, h=size, w=size, c0=32 // item), machine("910b", cores=1)
+    case = conversion(layout, "to_blocked", item, product)
+    timed = run_timeline(case.launch, product, spans=True, options=TimelineOptions(span_cores=(0,)))
+    (core,) = timed.spans
+    loads = core.rows[np.isin(core.rows["op"], (Op.DATA_COPY, Op.DATA_COPY_PAD)) & (core.rows["dst_space"] == Space.UB)]
+    blocks = -(-40 // layout.c0)
+    assert len(loads) == (40 if ragged else blocks)
+    assert int(loads["block_count"].sum()) == 40
 
 
 def test_ragged_rows_without_exact_copies_are_tiles_of_whole_blocks_or_single_rows():
@@ -184,6 +196,22 @@ def test_commands_of_the_library_are_counted_where_it_turns_lines_twice():
     for size, commands in ((6, 2250), (13, 0)):
         layout = ActivationLayout(n=32, c=256, h=size, w=size, c0=16)
         assert conversion(layout, "to_blocked", 4, product).launch.list_commands == commands
+    # on the way back 16 loads and stores and two transpositions are for as many channel blocks as lie in a line; copies
+    # inside UB, one for each channel, count two fifths
+    for n, c, size, item, c0, blocks in (
+        (5476, 1280, 1, 2, 16, 11), (32, 32, 1, 2, 16, 2), (40, 512, 6, 2, 16, 3), (3, 512, 6, 2, 16, 3),
+        (32, 256, 6, 4, 16, 2), (32, 256, 6, 4, 8, 4),
+    ):  # fmt: skip
+        lines = min(n, 16)
+        pixels = -(-size * size // (32 // item)) * (32 // item)
+        line = (192 - 1) * 1024 // 2 // 16
+        assert blocks * pixels * c0 * item <= line
+        assert blocks == -(-c // c0) or (blocks + 1) * pixels * c0 * item > line - 15 * c0 * item
+        whole = 2 * lines + 2 + 0.4 * blocks * c0
+        layout = ActivationLayout(n=n, c=c, h=size, w=size, c0=c0)
+        lists = lines * blocks * (2 if item * c0 == 64 else 1)
+        found = conversion(layout, "from_blocked", item, product).launch.list_commands
+        assert found == pytest.approx(1000 * whole / lists, abs=1)
     # where 32 bits are half words, every feature map of them
     large = ActivationLayout(n=32, c=256, h=13, w=13, c0=16)
     assert conversion(large, "to_blocked", 4, machine("910")).launch.list_commands == 2250

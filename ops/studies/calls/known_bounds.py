@@ -109,7 +109,7 @@ def launch_key(launch: Launch) -> Hashable | None:
         launch.name, tuple(map(_name, kernels)), names, placeless.tobytes(), tuple(sizes),
         launch.core_count, launch.phase_count, launch.step_rows, launch.core_kind,
         launch.fixed_cost, launch.error_kind, launch.stands_for_record, launch.doubts, launch.inputs,
-        launch.reuse_bytes, launch.list_commands,
+        launch.code_in_memory, launch.reuse_bytes, launch.list_commands,
     )  # fmt: skip
 
 

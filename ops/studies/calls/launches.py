@@ -77,7 +77,7 @@ class LaunchRequest:
 
     def plan(self, product: Product) -> PlannedCall:
         """Plan the steps; an `NpuSimError` says why it is refused."""
-        steps = StepList(with_vector_cores(product, self.block_dim))
+        steps = StepList(with_vector_cores(product, self.block_dim), code_in_l2=True)
         self.steps(steps)
         calls = plan_steps(product, steps.steps)
         multiplying = tuple(step for step in calls.steps if step.kernel.tiling is not None)
@@ -187,7 +187,9 @@ def permuted_request(words: str, shape: tuple[int, ...], order: tuple[int, ...],
         def launch(gm: GlobalMemory, src: GmTensor, dst: GmTensor) -> Launch:
             if matrix is not None and has_byte_copies(product):
                 return transpose_launch(gm, src, dst, *matrix, item, product)
-            return copy_launch(gm, src, view, dst, View.contiguous(target), item, product, fixed_cost=kernel)
+            launch = copy_launch(gm, src, view, dst, View.contiguous(target), item, product, fixed_cost=kernel)
+            # a TransData that is timed as a copy is no better known than others
+            return replace(launch, error_kind="trans_data") if words == "TransData" else launch
 
         found.launch(words, (source,), output.buffer, launch)
 
