@@ -50,7 +50,13 @@ def roots_of_headers(texts: Mapping[Path, str], found: Iterable[str]) -> list[Pa
 
 
 def link(
-    compiler: Compiler, options: list[str], sources: list[str], driver: Path, headers: Iterable[Path], made: Path
+    compiler: Compiler,
+    options: list[str],
+    prefix: list[str],
+    sources: list[str],
+    driver: Path,
+    headers: Iterable[Path],
+    made: Path,
 ) -> None:
     """Compile ``sources`` into the program ``made``, with what they call of the project's other sources.
 
@@ -58,6 +64,8 @@ def link(
     ----------
     compiler : Compiler
     options : list of str
+    prefix : list of str
+        More of them, which make compilations faster where the source allows it.
     sources : list of str
         Paths of the user's.
     driver : Path
@@ -79,7 +87,13 @@ def link(
             for source in given:
                 if source not in compiled:
                     place = f"{folder}/{len(compiled)}.o"
-                    compiler.run([*options, "-c", source, "-o", place], names)
+                    command = [*options, "-c", source, "-o", place]
+                    try:
+                        compiler.run([*prefix, *command], names)
+                    except CompilationError:
+                        if not prefix:
+                            raise
+                        compiler.run(command, names)
                     compiled[source] = place
             compiler.run([*options, "-o", str(made), *compiled.values(), str(driver), *more], names)
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.ascendc.device_facts import facts_of
+from npu_sim.ascendc.host_prefix import host_prefix
 from npu_sim.ascendc.host_sources import link, roots_of_headers
 from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
 from npu_sim.ascendc.operator_types import numbers, type_name
@@ -32,7 +33,6 @@ from npu_sim.products import Product, current_product, get_product
 
 OP_HOST = Path(__file__).parent / "op_host"
 _FOLDERS = (OP_HOST, HOST_INCLUDE, INCLUDE)
-_OPTIONS = ("-std=c++17", "-O1", "-w")
 _DRIVER = "driver.o"
 _SECONDS = 120
 _COMMON, _DEEPEST = ("common/inc", "common/include", "utils/inc"), 8
@@ -265,15 +265,18 @@ def _program(texts: Mapping[Path, str], include: Sequence[str | Path], defines: 
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f'#pragma once\n#include "{target}"\n', encoding="utf-8")
         folders = [f"-I{path}" for path in (*places, forwarding, *_FOLDERS, *roots)]
-        options = [*_OPTIONS, *(f"-D{define}" for define in defines), *folders]
-        link(compiler, options, [*map(str, texts)], _driver(compiler, defines), headers, place / "kernel")
+        named = {standing.get(name) for body in bodies for name in INCLUDES.findall(body)}
+        options = _options(defines)
+        prefix = host_prefix(compiler, options, _NODE, _FOLDERS, bodies) if _NODE in named else []
+        options += folders
+        link(compiler, options, prefix, [*map(str, texts)], _driver(compiler, defines), headers, place / "kernel")
 
     return kept_program(programs_directory() / digest_of(["host tiling", *parts]), make)
 
 
 def _driver(compiler: Compiler, defines: Sequence[str]) -> Path:
     """Return what calls the tiling function, compiled: one for all operators, as it is more than most host sources."""
-    options = [*_OPTIONS, *(f"-D{define}" for define in defines)]
+    options = _options(defines)
 
     def make(place: Path) -> None:
         source = place / "driver.cpp"
@@ -283,6 +286,10 @@ def _driver(compiler: Compiler, defines: Sequence[str]) -> Path:
 
     digest = digest_of(["driver of hosts", compiler.version, str(compiler), *options, *_own_headers()])
     return kept_program(programs_directory() / digest, make, _DRIVER)
+
+
+def _options(defines: Sequence[str]) -> list[str]:
+    return ["-std=c++17", "-O1", "-w", *(f"-D{define}" for define in defines)]
 
 
 def _own_headers() -> Iterable[str]:
