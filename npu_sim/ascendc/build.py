@@ -59,6 +59,8 @@ _C_NAMES = ("abs", "div", "labs", "ldiv", "remove", "rename", "sqrt")
 _STANDARD = "-std=c++17"
 _OPTIONS = ("-O1", "-g0", "-w")
 """-Og compiles in three quarters of the time, and whole calls take 4 to 10 % longer; -O2 makes them no faster."""
+_WHOLE = ("-fwhole-program",)
+"""Of g++: no code for the source's other kernels and for its host code, which nothing in this program calls."""
 _SHARED = ("-fPIC", "-shared")
 _ARCHIVES = ("libc.a", "libm.a", "libstdc++.a")
 """What a program that needs no libraries is linked with; distributions have them in packages of their own."""
@@ -289,9 +291,10 @@ class Build:
         what = str(self.source.path)
         is_shared = "-shared" in options
         kept, quick = self._kept_prefix(compiler, shared=is_shared), _quick_linker(compiler, is_shared=is_shared)
+        whole = _WHOLE if is_gxx(compiler) and not is_shared and SAYS_TASK_TYPES not in self._defines else ()
         try:
             try:
-                compiler.run([_STANDARD, *kept, *quick, *command], what)
+                compiler.run([_STANDARD, *kept, *quick, *whole, *command], what)
             except CompilationError as error:
                 if not is_broken(error):
                     raise
@@ -344,7 +347,7 @@ class Build:
         return [self.source.text, *(f"{path}\n{text}" for path, text in included(self.source, self._include).items())]
 
     def _digest(self, compiler: Compiler) -> str:
-        quick = _quick_linker(compiler, is_shared=False)
+        quick = [*_quick_linker(compiler, is_shared=False), *_WHOLE]
         parts = [compiler.version, str(compiler), *_OPTIONS, *quick, self.kernel, str(self.source.path), *self._defines]
         parts += [str(path) for path in self._include]
         return digest_of([*parts, *_own_headers(), self._tilings(), older_names(self._own_texts()), *self._own_texts()])

@@ -10,7 +10,8 @@ if it is called.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from npu_sim.ascendc.user_headers import INCLUDES
@@ -48,15 +49,27 @@ def roots_of_headers(texts: Mapping[Path, str], found: Iterable[str]) -> list[Pa
     return list(roots)
 
 
-def link(compiler: Compiler, options: list[str], sources: list[str], headers: Iterable[Path], made: Path) -> None:
+def link(
+    compiler: Compiler,
+    options: list[str],
+    prefix: list[str],
+    sources: list[str],
+    driver: Path,
+    headers: Iterable[Path],
+    made: Path,
+) -> None:
     """Compile ``sources`` into the program ``made``, with what they call of the project's other sources.
 
     Parameters
     ----------
     compiler : Compiler
     options : list of str
+    prefix : list of str
+        More of them, which make compilations faster where the source allows it.
     sources : list of str
-        Paths; the first are the user's.
+        Paths of the user's.
+    driver : Path
+        What calls them, compiled.
     headers : iterable of Path
         Of the project, whose sources may be missing.
     made : Path
@@ -66,29 +79,49 @@ def link(compiler: Compiler, options: list[str], sources: list[str], headers: It
     CompilationError
         The compiler refuses them, or a function that is missing has no name that can be given to one.
     """
-    names = ", ".join(Path(path).name for path in sources[:-1])
-    command = [*options, "-o", str(made), *sources]
+    names = ", ".join(Path(path).name for path in sources)
+    with tempfile.TemporaryDirectory(prefix="npu-sim-") as folder:
+        compiled = dict[str, str]()
+
+        def run(given: Iterable[str], *more: str) -> None:
+            for source in given:
+                if source not in compiled:
+                    place = f"{folder}/{len(compiled)}.o"
+                    command = [*options, "-c", source, "-o", place]
+                    try:
+                        compiler.run([*prefix, *command], names)
+                    except CompilationError:
+                        if not prefix:
+                            raise
+                        compiler.run(command, names)
+                    compiled[source] = place
+            compiler.run([*options, "-o", str(made), *compiled.values(), str(driver), *more], names)
+
+        _link(run, sources, headers, made.parent)
+
+
+def _link(run: Callable[..., None], sources: list[str], headers: Iterable[Path], folder: Path) -> None:
     try:
-        compiler.run(command, names)
+        run(sources)
         return
     except CompilationError as error:
         if not _MISSING.search(str(error)):
             raise
         refused = error
-    given = list[str]()
+    given = list(sources)
     while True:
         try:
             # not every linker knows that; what the first attempt said stands then
-            compiler.run([*command, *given, "-Wl,--no-demangle"], names)
+            run(given, "-Wl,--no-demangle")
             return
         except CompilationError as error:
             missing = sorted(set(_MISSING.findall(str(error))))
             functions = [name for name in missing if name.startswith("_Z") and not name.startswith("_ZGV")]
             if not missing or functions != missing:
                 raise refused from None
-            more = [path for path in _sources_of(headers, functions) if path not in (*sources, *given)]
+            more = [path for path in _sources_of(headers, functions) if path not in given]
             if not more:
-                more = [str(_stand_ins(made.parent, functions))]
+                more = [str(_stand_ins(folder, functions))]
                 if more[0] in given:
                     raise refused from None
             given += more

@@ -12,15 +12,25 @@ from pathlib import Path
 from npu_sim._jit import cache_parent, why_not_kept
 
 
-def kept_program(place: Path, make: Callable[[Path], None]) -> Path:
-    """Return the program that is kept in ``place``, with what ``make`` writes into a directory if there is none yet."""
-    program = place / "kernel"
+def kept_program(place: Path, make: Callable[[Path], None], name: str = "kernel") -> Path:
+    """Return the program that is kept in ``place``, with what ``make`` writes into a directory if there is none yet.
+
+    Parameters
+    ----------
+    place : Path
+        Directory of this program alone.
+    make : function of Path
+        Writes the program, and whatever else is kept with it, into a directory.
+    name : str
+        Of its file.
+    """
+    program = place / name
     if program.exists():
         os.utime(place)
         return program
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix="new-") as name:
-        made = Path(name) / "made"
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix="new-") as folder:
+        made = Path(folder) / "made"
         made.mkdir(mode=0o700)
         make(made)
         try:

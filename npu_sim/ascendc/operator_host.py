@@ -20,17 +20,20 @@ import numpy as np
 
 from npu_sim.ascendc.build import HOST_INCLUDE, INCLUDE
 from npu_sim.ascendc.device_facts import facts_of
+from npu_sim.ascendc.host_prefix import host_prefix
 from npu_sim.ascendc.host_sources import link, roots_of_headers
 from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
 from npu_sim.ascendc.operator_types import numbers, type_name
 from npu_sim.ascendc.source import Source, without_text
 from npu_sim.ascendc.template_keys import arguments_of_key
 from npu_sim.ascendc.user_headers import INCLUDES, included
-from npu_sim.compilers import find_compiler
+from npu_sim.compilers import Compiler, find_compiler
 from npu_sim.errors import DTypeError, InputFileError, NpuSimError, ShapeError
 from npu_sim.products import Product, current_product, get_product
 
 OP_HOST = Path(__file__).parent / "op_host"
+_FOLDERS = (OP_HOST, HOST_INCLUDE, INCLUDE)
+_DRIVER = "driver.o"
 _SECONDS = 120
 _COMMON, _DEEPEST = ("common/inc", "common/include", "utils/inc"), 8
 _KNOWN_BYTES = 1 << 16
@@ -245,8 +248,7 @@ def _definition_beside(texts: Mapping[Path, str], op: str) -> dict[Path, str]:
 
 def _program(texts: Mapping[Path, str], include: Sequence[str | Path], defines: Sequence[str]) -> Path:
     compiler = find_compiler()
-    ours = (path for root in (OP_HOST, INCLUDE, HOST_INCLUDE) for path in sorted(root.rglob("*.h")))
-    own = [str(_HEADERS), *(path.read_text(encoding="utf-8") for path in ours)]
+    own = [str(_HEADERS), *_own_headers()]
     named = [Path(path).resolve() for path in include]
     places = [*named, *dict.fromkeys(folder for source in texts for folder in _folders_of_project(source))]
     parts = [compiler.version, str(compiler), *map(str, places), *defines, *own]
@@ -262,13 +264,38 @@ def _program(texts: Mapping[Path, str], include: Sequence[str | Path], defines: 
             path = forwarding / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f'#pragma once\n#include "{target}"\n', encoding="utf-8")
-        driver = place / "driver.cpp"
-        driver.write_text('#include "npusim/driver.h"\n', encoding="utf-8")
-        folders = [f"-I{path}" for path in (*places, forwarding, OP_HOST, HOST_INCLUDE, INCLUDE, *roots)]
-        options = ["-std=c++17", "-O1", "-w", *(f"-D{define}" for define in defines), *folders]
-        link(compiler, options, [*map(str, texts), str(driver)], headers, place / "kernel")
+        folders = [f"-I{path}" for path in (*places, forwarding, *_FOLDERS, *roots)]
+        named = {standing.get(name) for body in bodies for name in INCLUDES.findall(body)}
+        options = _options(defines)
+        prefix = host_prefix(compiler, options, _NODE, _FOLDERS, bodies) if _NODE in named else []
+        options += folders
+        link(compiler, options, prefix, [*map(str, texts)], _driver(compiler, defines), headers, place / "kernel")
 
     return kept_program(programs_directory() / digest_of(["host tiling", *parts]), make)
+
+
+def _driver(compiler: Compiler, defines: Sequence[str]) -> Path:
+    """Return what calls the tiling function, compiled: one for all operators, as it is more than most host sources."""
+    options = _options(defines)
+
+    def make(place: Path) -> None:
+        source = place / "driver.cpp"
+        source.write_text('#include "npusim/driver.h"\n', encoding="utf-8")
+        folders = [f"-I{path}" for path in _FOLDERS]
+        compiler.run([*options, *folders, "-c", str(source), "-o", str(place / _DRIVER)], "driver.h")
+
+    digest = digest_of(["driver of hosts", compiler.version, str(compiler), *options, *_own_headers()])
+    return kept_program(programs_directory() / digest, make, _DRIVER)
+
+
+def _options(defines: Sequence[str]) -> list[str]:
+    return ["-std=c++17", "-O1", "-w", *(f"-D{define}" for define in defines)]
+
+
+def _own_headers() -> Iterable[str]:
+    """Return the texts of all headers of the package that host sources and their driver include."""
+    paths = (path for root in _FOLDERS for path in sorted(root.rglob("*.h")))
+    return (path.read_text(encoding="utf-8") for path in paths)
 
 
 def _with_headers(texts: Mapping[Path, str], places: Sequence[Path]) -> tuple[dict[Path, str], list[Path]]:

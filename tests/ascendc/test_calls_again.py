@@ -317,10 +317,9 @@ def test_recordings_hold_the_data_of_each_call(source):
 
 
 @pytest.mark.parametrize(("how", "count"), [(0, 2), (1, 5)])
-def test_each_call_has_its_own_model_of_sums(tmp_path, shelf, monkeypatch, how, count):
+def test_each_call_has_its_own_model_of_sums(source_file, shelf, monkeypatch, how, count):
     """Where floats of one type are multiplied; with a second one the program runs each time."""
-    path = tmp_path / "cube.cpp"
-    path.write_text(CUBE)
+    path = source_file("cube.cpp", CUBE)
     kernel, rng = ascendc.compile(path, product="910b"), np.random.default_rng(4)
     others = [emission._Shelf() for _ in range(5)]  # of which each knows nothing yet
     total = 0

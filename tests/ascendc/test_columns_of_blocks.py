@@ -41,9 +41,8 @@ template <class T> __global__ __aicore__ void column(GM_ADDR x, GM_ADDR y, uint3
         ("half", 2100, 16, 0), ("int32_t", 600, 16, 0),
     ],
 )  # fmt: skip
-def test_a_column_is_read_as_a_whole_before_its_rows_are_written(tmp_path, name, rows, width, room):
-    path = tmp_path / "column.cpp"
-    path.write_text(COLUMN)
+def test_a_column_is_read_as_a_whole_before_its_rows_are_written(source_file, name, rows, width, room):
+    path = source_file("column.cpp", COLUMN)
     x = (np.arange(rows) % 509 - 200).astype({"float": np.float32, "half": np.float16, "int32_t": np.int32}[name])
     y = np.empty((rows, width), x.dtype)
     kernel = ascendc.compile(path, kernel=f"column<{name}>", kind="vector", product="910b")

@@ -198,8 +198,9 @@ extern "C" __global__ __aicore__ void pair(GM_ADDR x, GM_ADDR y, GM_ADDR workspa
 """
 
 
-@pytest.fixture(params=["", OWN_MACRO], ids=["macros of the package", "its own macros"])
-def pair(request, tmp_path):
+@pytest.fixture(scope="module", params=["", OWN_MACRO], ids=["macros of the package", "its own macros"])
+def pair(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pair")
     for name, text in (
         ("op_host/arch35/pair_tiling.h", TILING.format(first="other", second="more", macros="")),
         ("op_host/pair_tiling.h", TILING.format(first="sorts", second="joins", macros=request.param)),
@@ -207,9 +208,9 @@ def pair(request, tmp_path):
         ("op_kernel/pair.cpp", KERNEL),
         ("op_kernel/arch35/pair.cpp", KERNEL),
     ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    return tmp_path
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
 
 
 @pytest.mark.parametrize(("count", "sorts"), [(100, 128 * 8), (4096, 4096 * 8), (1, 32 * 8)])

@@ -535,9 +535,8 @@ extern "C" __global__ __aicore__ void oblong(GM_ADDR a, GM_ADDR b, GM_ADDR c, ui
 
 @pytest.mark.parametrize("twice", [False, True])
 @pytest.mark.parametrize(("m", "k", "n"), [(16, 32, 48), (48, 16, 32), (32, 48, 16)])
-def test_a_product_by_pointers_into_the_buffers_of_the_cube(tmp_path, m, k, n, twice):
-    path = tmp_path / "oblong.cpp"
-    path.write_text(OBLONG)
+def test_a_product_by_pointers_into_the_buffers_of_the_cube(source_file, m, k, n, twice):
+    path = source_file("oblong.cpp", OBLONG)
     rng = np.random.default_rng(m)
     a, b = (rng.integers(-4, 5, (rows, k)).astype(np.float16) for rows in (m, n))
     c = np.empty((m, n), np.float32)

@@ -322,9 +322,8 @@ IMPL_OP_OPTILING(Keyed).Tiling(Tile);
     ("key", "arguments"),
     [(-1, (0, 0)), (0, (0, 0)), (1, (3, 0)), (2, (7, 0)), (3, ()), (5, (3, 1)), (6, (7, 1)), (8, ()), (99, (3, 1))],
 )
-def test_a_key_chooses_among_the_declared_template_arguments(tmp_path, key, arguments):
-    path = tmp_path / "keyed_tiling.cpp"
-    path.write_text(KEYED)
+def test_a_key_chooses_among_the_declared_template_arguments(source_file, key, arguments):
+    path = source_file("keyed_tiling.cpp", KEYED)
     x = np.zeros(8, np.float32)
     tiled = ascendc.host_tiling(path, [x], [x], attributes=[key], product="910b")
     assert tiled.template_arguments == arguments

@@ -33,9 +33,8 @@ extern "C" __global__ __aicore__ void kept(GM_ADDR x, GM_ADDR y, uint32_t repeat
 
 
 @pytest.mark.parametrize("repeats", [1, 2, 7])
-def test_repeats_that_are_not_given_a_stride_follow_each_other(tmp_path, repeats):
-    path = tmp_path / "kept.cpp"
-    path.write_text(LEFT_OUT)
+def test_repeats_that_are_not_given_a_stride_follow_each_other(source_file, repeats):
+    path = source_file("kept.cpp", LEFT_OUT)
     x, y = np.arange(repeats * 64, dtype=np.float32), np.empty(repeats * 32, np.float32)
     run = ascendc.compile(path, kind="vector", product="910b")(x, y, repeats, product="910b", outputs=[1])
     assert np.array_equal(y, x[1::2])

@@ -377,9 +377,8 @@ extern "C" __global__ __aicore__ void divides(GM_ADDR x, GM_ADDR y, int32_t whic
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors divide by zero in silence")
 @pytest.mark.parametrize(("which", "dtype"), list(enumerate((np.int32, np.uint32, np.int64, np.uint64))))
-def test_a_scalar_division_by_zero_is_a_warning_and_ends_nothing(tmp_path, which, dtype):
-    path = tmp_path / "divides.cpp"
-    path.write_text(DIVIDES)
+def test_a_scalar_division_by_zero_is_a_warning_and_ends_nothing(source_file, which, dtype):
+    path = source_file("divides.cpp", DIVIDES)
     kernel = ascendc.compile(path, kind="vector")
     y = np.ones(3, dtype)
     run = kernel(np.array([7, 0], dtype), y, which)

@@ -5,7 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#define __BLOCK_LOCAL__ __attribute__((section("npusim_block_local")))
+// Visible: the scheduler changes them through the section, of which a compiler that sees the whole program knows nothing.
+#define __BLOCK_LOCAL__ __attribute__((section("npusim_block_local"), externally_visible))
 
 // Where the linker has the section; null in programs without one.
 extern "C" {
