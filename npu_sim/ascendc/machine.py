@@ -102,6 +102,7 @@ class Cores:
         self._modes = np.zeros((core_count, MODE_LENGTH), np.int64)
         self._parts: list[list[list[npt.NDArray[np.uint8]]]] = [[[]] for _ in range(core_count)]
         self._counts = [0] * core_count
+        self._row_count = 0
         self._states = np.zeros((core_count, CORE_STATE_LENGTH), np.int64)
         self._kept: list[npt.NDArray[np.uint8]] = []
         self._turns: list[Turn] = []
@@ -140,8 +141,9 @@ class Cores:
         self._bytes += 3 * len(rows) * ROW_BYTES
         reserve("Rows of a kernel", self._bytes)
         kept = rows.view(np.uint8).reshape(-1, ROW_BYTES).copy()
-        parts, first, before = list[_Part](), 0, sum(map(len, self._kept))
+        parts, first, before = list[_Part](), 0, self._row_count
         self._kept.append(kept)
+        self._row_count += len(kept)
         for core, end, why in lots:
             parts.append(_Part(core, slice(first, end), why, self._counts[core]))
             self._turns.append(Turn(core, before + first, before + end))
@@ -296,7 +298,7 @@ class Cores:
         """
         told = emission.told
         depends = self._has_answered or told.plain_stores or told.has_looked_at(data)
-        if self._memory is None or depends or sum(self._counts) > MOST_ROWS or len(self._multiplied) > 1:
+        if self._memory is None or depends or self._row_count > MOST_ROWS or len(self._multiplied) > 1:
             return None
         rows = join_rows([kept.copy().reshape(-1).view(INSTR) for kept in self._kept])
         states = np.zeros_like(self._states)

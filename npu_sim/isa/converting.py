@@ -124,6 +124,7 @@ def converting(
         dtypes=dtypes,
         dst_dtypes=dst_dtypes,
         scalar_type=Data.FP16 if has_value else None,
+        any_value=True,
         unit="vector",
         footprint=_footprint(two, reads_dst),
         run=run,
@@ -142,6 +143,7 @@ def converting(
             tail=value,
             footprint=_footprint_masked(two, reads_dst),
             cost=_cost_masked(call, step, two),
+            any_value=True,
             check=check_masked,
         ),
     )

@@ -174,7 +174,7 @@ def elementwise(
     masked = masked_form(
         name, op, len(sources), documentation, dtypes=dtypes, tail=" ".join(value), accumulates=accumulates,
         cost=masked_cost(parameter(call), None if by_banks else parameter(step), len(sources)),
-        reads_dst=reads_dst, value_check=_check_amount if is_amount else None,
+        reads_dst=reads_dst, value_check=_check_amount if is_amount else None, any_value=not is_amount,
     )  # fmt: skip
     parameters = " ".join(("dst", *(["src0", "src1"] if two else ["src=src0"]), "dtype count", *value))
     return Instruction(
@@ -184,6 +184,7 @@ def elementwise(
         ranges=COUNT,
         dtypes=dtypes,
         check=_check_amount if is_amount else None,
+        any_value=not is_amount,
         unit="vector",
         footprint=_FOOTPRINTS[len(sources), reads_dst],
         reads_dst=reads_dst,

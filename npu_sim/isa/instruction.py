@@ -180,6 +180,8 @@ class Instruction:
         Operands whose elements are not of ``dtype``: offsets, indices, bits.
     scalar_type : Data or None
         Type of a number among the operands; None: that of the first source.
+    any_value : bool
+        Whether that number may be any: no rule looks at it.
     by_data : str
         What addresses that it computes from data must be, if it does: their bytes are in the footprint as far as they
         may reach, and data that leads elsewhere ends the run.
@@ -239,6 +241,7 @@ class Instruction:
     alignment: Mapping[str, int] = field(default_factory=dict)
     own_types: tuple[str, ...] = ()
     scalar_type: Data | None = None
+    any_value: bool = False
     by_data: str = ""
     adds: bool = False
     unit: Literal["cube", "vector"] | None = None

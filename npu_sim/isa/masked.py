@@ -191,6 +191,7 @@ def masked_form(
     value_check: Callable[[Rows, Index], None] | None = None,
     accumulates: bool = False,
     reads_dst: bool = False,
+    any_value: bool = False,
     defaults: Mapping[str, int] | None = None,
 ) -> Instruction:
     """Return the record of the general form of an instruction.
@@ -205,7 +206,7 @@ def masked_form(
         Vectors it reads, 0 to 2.
     documentation : str
         What it does to an element, for its emitter.
-    api, dtypes, dst_dtypes, cost, defaults
+    api, dtypes, dst_dtypes, cost, any_value, defaults
         See `Instruction`; ``api`` is the name if none is given.
     parameters, tail : str
         Operands of the emitter behind the addresses, and behind the strides.
@@ -246,6 +247,7 @@ def masked_form(
         ranges=(("repeat", 0, BYTE), *strides),
         dtypes=dtypes,
         dst_dtypes=dst_dtypes or {},
+        any_value=any_value,
         unit="vector",
         footprint=footprint or _FOOTPRINTS[sources, reads_dst],
         run=None,

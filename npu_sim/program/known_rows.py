@@ -1,7 +1,7 @@
 """Rows that were judged before: programs repeat their instructions, and a row is judged by itself.
 
-Of a row counts what `row_digest.MASKS` says, of an address in GM its alignment and whether it can be one. Rows are
-compared bit by bit, so that no row is taken for another.
+Of a row counts what `row_digest.mask_of` says, without numbers that no rule looks at; of an address in GM its alignment
+and whether it can be one. Rows are compared bit by bit, so that no row is taken for another.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import numpy as np
 from npu_sim._jit import Int, jit
 from npu_sim.isa.codes import Space
 from npu_sim.isa.gm_extent import space_of
+from npu_sim.isa.instruction import Instruction
+from npu_sim.isa.op import by_opcode
 from npu_sim.isa.row import INSTR, ROW_BYTES
-from npu_sim.program.row_digest import DST_LANE, IN_USE, LANES, MASKS, SRC_LANE, mixed
+from npu_sim.program.row_digest import DST_LANE, LANES, SRC_LANE, UNKNOWN_MASK, lanes_in_use, mask_of, mixed
 from npu_sim.units import BLOCK_BYTES
 
 GM_BITS = ~np.uint64((1 << 40) - 1) | np.uint64(BLOCK_BYTES - 1)
@@ -25,6 +27,14 @@ GM_BITS = ~np.uint64((1 << 40) - 1) | np.uint64(BLOCK_BYTES - 1)
 CAPACITY = 1 << 15
 """Rows that are known at a time, 4 MiB: loops of the scalar unit have one for each element and value."""
 _SLOTS = 4 * CAPACITY
+
+
+def _mask_of(instruction: Instruction) -> Any:
+    return mask_of(instruction, frozenset({"value"} if instruction.any_value else ()))
+
+
+MASKS = by_opcode(_mask_of, default=UNKNOWN_MASK, dtype=np.uint64)
+IN_USE = lanes_in_use(MASKS)
 
 
 @jit

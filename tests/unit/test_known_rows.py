@@ -133,3 +133,23 @@ def test_machines_that_differ_know_rows_of_their_own():
     assert verify(rows, PRODUCT) == []
     assert known_rows_of((PRODUCT, None)) is known_rows_of((replace(PRODUCT), None))
     assert known_rows_of((PRODUCT, "cube")) is not known_rows_of((PRODUCT, "vector"))
+
+
+def _of_scalar(op, bits):
+    rows = empty_rows(1)
+    if op == "adds":
+        emit.emit_adds(rows, 0, 0, 4096, Data.FP32, 64, bits, 0, 0)
+    else:
+        emit.emit_shift_left(rows, 0, 0, 4096, Data.INT32, 64, bits, 0, 0)
+    return rows
+
+
+def test_numbers_that_no_rule_looks_at_make_no_new_row(monkeypatch):
+    assert verify(_of_scalar("adds", 0x3F800000), PRODUCT) == []
+    assert verify(_of_scalar("shift_left", 3), PRODUCT) == []
+    judged = []
+    monkeypatch.setattr(verifying, "_violations", lambda rows, *_: judged.append(rows) or [])
+    assert verify(_of_scalar("adds", 0x40490FDB), PRODUCT) == []
+    assert judged == []
+    assert verify(_of_scalar("shift_left", 4), PRODUCT) == []
+    assert len(judged) == 1

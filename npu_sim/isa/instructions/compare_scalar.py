@@ -63,6 +63,7 @@ INSTRUCTION = Instruction(
     ranges=(("comparison", 0, NE), ("repeat", 0, BYTE), ("src_blk_stride", 0, BYTE), ("src_rep_stride", 0, BYTE)),
     dtypes={arch: TYPES[arch] for arch in _ARCHS},
     own_types=("dst",),
+    any_value=True,
     unit="vector",
     footprint=footprint,
     run=run,

@@ -83,6 +83,7 @@ INSTRUCTION = Instruction(
     footprint=footprint,
     run=run,
     cost=cost,
+    any_value=True,
     defaults={"value_bits": 0},
     masked=masked_form(
         "Duplicate",
@@ -92,6 +93,7 @@ INSTRUCTION = Instruction(
         dtypes=_DTYPES,
         cost=masked_cost(_call, _step, 0),
         tail="value_bits=value",
+        any_value=True,
         defaults={"value_bits": 0},
     ),
 )

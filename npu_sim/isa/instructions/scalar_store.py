@@ -68,6 +68,7 @@ INSTRUCTION = Instruction(
     spaces={"src0": Space.NONE},
     dtypes=dict.fromkeys(ARCHS, ANY - {Data.NONE, Data.INT64}),
     alignment={"dst": ITEM},
+    any_value=True,
     unit="vector",
     footprint=footprint,
     run=run,

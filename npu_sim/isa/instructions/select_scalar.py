@@ -75,6 +75,7 @@ INSTRUCTION = Instruction(
         ("src2_rep_stride", 0, 1),
     ),
     dtypes=dict.fromkeys(_ARCHS, FLOATS),
+    any_value=True,
     unit="vector",
     footprint=footprint,
     run=run,
