@@ -49,7 +49,7 @@ def compile(
         when it is called.
     definition : path or None
         File with the operator's definition: a host source with a class of OpDef, or a JSON document. None: what is
-        found in ``op_host`` beside the kernel's ``op_kernel``.
+        found in ``op_host`` beside the kernel's ``op_kernel``, or in ``ophost`` beside the kernel.
 
     Returns
     -------

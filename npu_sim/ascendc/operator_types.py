@@ -22,7 +22,7 @@ import numpy as np
 
 from npu_sim.ascendc.branches import without_dead_branches
 from npu_sim.ascendc.source import without_text
-from npu_sim.ascendc.tiling_structs import project_folder
+from npu_sim.ascendc.tiling_structs import hosts_of, project_folder
 from npu_sim.errors import DTypeError, InputFileError
 
 _TYPES = {
@@ -167,7 +167,7 @@ def definition_of(source: Path, kernel: str, given: Path | None = None) -> Defin
     Parameters
     ----------
     source : Path
-        The kernel's; definitions are looked for in ``op_host`` beside its ``op_kernel``, and in JSON documents there.
+        The kernel's; definitions are looked for among the host's sources of its project, and in JSON documents there.
     kernel : str
         Whose operator has its name, whatever the case and underscores; else the only one.
     given : Path or None
@@ -180,7 +180,7 @@ def definition_of(source: Path, kernel: str, given: Path | None = None) -> Defin
     """
     if given is None:
         folder = project_folder(source)
-        files = [] if folder is None else [*sorted((folder / "op_host").rglob("*.cpp")), *sorted(folder.glob("*.json"))]
+        files = [] if folder is None else [*sorted(hosts_of(folder).rglob("*.cpp")), *sorted(folder.glob("*.json"))]
         files = [path for path in files if path.stat().st_size <= _MOST_BYTES]
     else:
         files = [given]

@@ -24,7 +24,7 @@ _SKIPPED = re.compile(
     re.DOTALL,
 )
 _HOST_CALL = re.compile(
-    r"<<<|\bacl[A-Z]\w*\s*\(|\bACL\w*\s*\(|\bACLRT_LAUNCH_KERNEL\b|\bCHECK_ACL\b|\bICPU_RUN_KF\b"
+    r"<<[ \t]*<|\bacl[A-Z]\w*\s*\(|\bACL\w*\s*\(|\bACLRT_LAUNCH_KERNEL\b|\bCHECK_ACL\b|\bICPU_RUN_KF\b"
     r"|\bplatform_ascendc::|\bmatmul_tiling::|\boptiling::|\bgert::|\bge::|\bstd::(?:vector|string|cout|cerr|ifstream|ofstream)\b|\bat::|\btorch::|\bReadFile\s*\(|\bWriteFile\s*\("
 )
 _HOST_TYPE = re.compile(

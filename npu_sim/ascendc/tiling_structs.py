@@ -1,7 +1,8 @@
 """The tiling structures of an operator project: what its host sources define, for the kernel beside them.
 
-A project keeps kernels in ``op_kernel`` and host sources in ``op_host``; its build makes the kernel's structures of the
-macros that define them there (BEGIN_TILING_DATA_DEF), and so does this. Of other names in those files nothing is read.
+A project keeps kernels in ``op_kernel`` and host sources in ``op_host``, or host sources in ``ophost`` beside the
+kernels themselves; its build makes the kernel's structures of the macros that define them there
+(BEGIN_TILING_DATA_DEF), and so does this. Of other names in those files nothing is read.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-_KERNELS, _HOSTS = "op_kernel", "op_host"
-_PARTS = ((_HOSTS, ("*.h", "*.hpp", "*.cpp")), (_KERNELS, ("*.h", "*.hpp")))
+_KERNELS, _HOSTS, _HOSTS_OF_KERNELS = "op_kernel", "op_host", "ophost"
+_HOST_FILES, _KERNEL_FILES = ("*.h", "*.hpp", "*.cpp"), ("*.h", "*.hpp")
 _MOST_BYTES = 1 << 20
 """Of a header; larger ones are not looked at."""
 _STRUCT = re.compile(r"\bBEGIN_TILING_DATA_DEF\s*\(\s*(\w+)\s*\)(.*?)\bEND_TILING_DATA_DEF\b", re.DOTALL)
@@ -23,7 +24,15 @@ _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 def project_folder(source: Path) -> Path | None:
     """Return the folder of the operator project that a kernel's source is part of; None: it is in none."""
+    if (source.parent / _HOSTS_OF_KERNELS).is_dir():
+        return source.parent
     return next((parent.parent for parent in source.parents if parent.name == _KERNELS), None)
+
+
+def hosts_of(project: Path) -> Path:
+    """Return the directory of host sources in the folder of an operator project."""
+    beside = project / _HOSTS_OF_KERNELS
+    return beside if beside.is_dir() else project / _HOSTS
 
 
 def host_headers(source: Path, others: Iterable[Path] = ()) -> list[Path]:
@@ -34,12 +43,10 @@ def host_headers(source: Path, others: Iterable[Path] = ()) -> list[Path]:
     keep what several of them share.
     """
     folder = project_folder(source)
-    found = (
-        []
-        if folder is None
-        else [path for part, ways in _PARTS for way in ways for path in sorted((folder / part).rglob(way))]
-    )
+    found: list[Path] = []
     if folder is not None:
+        parts = ((hosts_of(folder), _HOST_FILES), (folder / _KERNELS, _KERNEL_FILES))
+        found = [path for part, ways in parts for way in ways for path in sorted(part.rglob(way))]
         found.sort(key=lambda path: bool(_architectures(path, folder) - _architectures(source, folder)))
     found += [path for other in others for path in sorted(other.glob("*.h")) if path not in found]
     return [path for path in found if path.stat().st_size <= _MOST_BYTES and "BEGIN_TILING_DATA_DEF" in _text(path)]

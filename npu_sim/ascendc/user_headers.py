@@ -19,7 +19,7 @@ from npu_sim.ascendc.element_values import with_values_of_elements
 from npu_sim.ascendc.member_specialisations import without_default_constructors, without_member_specialisations
 from npu_sim.ascendc.operator_types import with_numbers
 from npu_sim.ascendc.source import Source, without_attributes, without_text
-from npu_sim.ascendc.tiling_structs import project_folder
+from npu_sim.ascendc.tiling_structs import hosts_of, project_folder
 from npu_sim.errors import InputFileError
 
 INCLUDES = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
@@ -154,7 +154,7 @@ def hosts_beside(source: Source, headers: Iterable[Path]) -> list[Path]:
     """Return the host's directories of other operators that ``headers`` are of: their tilings may be the source's."""
     own = project_folder(source.path)
     folders = dict.fromkeys(folder for path in headers if (folder := project_folder(path)) not in (None, own))
-    return [folder / "op_host" for folder in folders if folder is not None]
+    return [hosts_of(folder) for folder in folders if folder is not None]
 
 
 def plain(text: str) -> str:

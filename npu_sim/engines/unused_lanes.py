@@ -9,6 +9,7 @@ where something lies, the finding stays as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 
 import numpy as np
 import numpy.typing as npt
@@ -52,12 +53,18 @@ def _is_placed_by_data(row: np.ndarray) -> bool:
     return bool(_PLACES[op]) and not (op == Op.GATHER_MASK and row["pattern"][0] != 0)
 
 
-def unused(
-    found: Sequence[Violation], rows: np.ndarray, product: Product, *, others: bool = False
-) -> list[bool | None]:
-    """Return which findings of unwritten or stale bytes of UB, or of global memory that is loaded there, nothing needs.
+class Need(Enum):
+    """What depends on the bytes that a finding names."""
 
-    None stands for what is not known, also where the finding is one of elements that unknown offsets may name.
+    NOTHING = auto()
+    SOMETHING = auto()
+    OFFSETS = auto()
+    """They are some of the elements that unknown offsets may name, and none of the offsets."""
+    UNKNOWN = auto()
+
+
+def needs(found: Sequence[Violation], rows: np.ndarray, product: Product, *, others: bool = False) -> list[Need]:
+    """Return what needs the bytes of findings, unwritten or stale ones of UB, or of global memory that is loaded there.
 
     Parameters
     ----------
@@ -70,18 +77,18 @@ def unused(
         Whether to follow all other rows too that read bytes which nothing has written; the last of the result is
         whether nothing depends on any of those, and no other space is read so that it might be one of theirs.
     """
-    nothing: list[bool | None] = [None] * (len(found) + others)
+    result = [Need.UNKNOWN] * (len(found) + others)
     if len(rows) > ROWS:
-        return nothing
+        return result
     rows = rows.copy()
     issue(rows, len(rows), np.zeros(CORE_STATE_LENGTH, np.int64))
     if verify(rows, product):
-        return nothing  # rows that nobody vouches for are not carried out or followed
+        return result  # rows that nobody vouches for are not carried out or followed
     starts: dict[int, list[int]] = {}
     for number, violation in enumerate(found):
         starts.setdefault(violation.row, []).append(number)
-    trail = _Trail(len(nothing), product, follows_values=bool(np.isin(rows["op"], _BY_VALUES).any()))
-    runs, unknown = empty_runs(), set[int]()
+    trail = _Trail(len(result), product, follows_values=bool(np.isin(rows["op"], _BY_VALUES).any()))
+    runs, named = empty_runs(), set[int]()
     for at in range(len(rows)):
         count = int(footprint_at(rows, at, runs))
         boxes = runs[: max(count, 0)].tolist()
@@ -92,8 +99,10 @@ def unused(
         taken_of = reads if touched is None else touched[0]
         loads = [number for number in here if found[number].space is Space.GM]
         for number in here:
-            if touched is None and is_left_to_offsets(found[number], rows[at]):
-                unknown.add(number)
+            if touched is None and is_left_to_offsets(
+                found[number], rows[at], offsets_are_written=trail.has_offsets(row, reads)
+            ):
+                named.add(number)
             elif number not in loads:
                 trail.begin(number, found[number], reads, taken_of)
         if others and at not in starts:
@@ -113,11 +122,18 @@ def unused(
             trail.begin_loads({number: found[number] for number in loads}, row, taken)
     if others and trail.is_one_used():
         trail.use(len(found))
-    return [None if number in unknown else not trail.is_used(number) for number in range(len(nothing))]
+    for number in range(len(result)):
+        result[number] = Need.SOMETHING if trail.is_used(number) else Need.NOTHING
+        if number in named:
+            result[number] = Need.OFFSETS
+    return result
 
 
-def is_left_to_offsets(violation: Violation, row: np.void) -> bool:
-    """Return whether all of the bytes are a part of what offsets may reach, and none of them an offset."""
+def is_left_to_offsets(violation: Violation, row: np.void, *, offsets_are_written: bool = False) -> bool:
+    """Return whether all of the bytes are a part of what offsets may reach, and none of them an offset.
+
+    Of a source that holds its own offsets that is so only if it is known that they are written.
+    """
     instruction = SPEC_OF_OP.get(int(row["op"]))
     if instruction is None or "src_bytes" not in instruction.fields:
         return False
@@ -125,7 +141,7 @@ def is_left_to_offsets(violation: Violation, row: np.void) -> bool:
     end, last = violation.start + violation.length, first + int(row["src_bytes"])
     if violation.length >= last - first or violation.start < first or end > last:
         return False
-    return offsets < first or offsets >= last  # a source that holds its own offsets is not told apart
+    return offsets_are_written or offsets < first or offsets >= last
 
 
 class _Trail:
@@ -167,6 +183,12 @@ class _Trail:
     def touched(self, row: np.ndarray, writes: Boxes) -> tuple[Boxes, Boxes] | None:
         """Return what a row reads and writes if operands say which elements, and it is known what these hold."""
         return self._values.touched(row, writes) if self._values is not None and is_led(row) else None
+
+    def has_offsets(self, row: np.ndarray, reads: Boxes) -> bool:
+        """Return whether all offsets of a row have been written, if they do not begin where its source does."""
+        first = int(row["src1"][0])
+        boxes = [box for box in reads if box[0] == first]
+        return first != row["src0"][0] and bool(boxes) and all((self._writer[one] >= 0).all() for one in pieces(boxes))
 
     def follow_values(self, row: np.ndarray, boxes: Sequence[Sequence[int]], left_open: Iterable[slice]) -> None:
         """Take one row: what it writes is known if what it reads is."""

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from npu_sim.engines.same_stores import stores_the_same
-from npu_sim.engines.unused_lanes import is_left_to_offsets, unused
+from npu_sim.engines.unused_lanes import Need, is_left_to_offsets, needs
 from npu_sim.isa.atomic import SINK_LENGTH
 from npu_sim.isa.codes import Mode, Space
 from npu_sim.isa.dispatch import CONFIG_LENGTH, run_rows
@@ -99,12 +99,12 @@ def as_notes(
                 text = f"{violation.detail}, and which no Mmad or Fixpipe uses"
                 violation = replace(violation, kind=Kind.READ_UNUSED, detail=text)
         result.append(violation)
-    needed = _note_lanes(result, rows_of, product, cores_of)
+    needed, named = _note_lanes(result, rows_of, product, cores_of)
     for at, violation in enumerate(result):
         if violation.kind is not Kind.READ_UNINITIALISED or violation.space is not Space.UB or violation.left_out:
             continue
         row = rows(violation.launch, violation.core)[violation.row]
-        if at not in needed and is_left_to_offsets(violation, row):
+        if at in named or (at not in needed and is_left_to_offsets(violation, row)):
             text = f"{violation.detail}, if an offset leads there"
             result[at] = replace(violation, kind=Kind.READ_BY_OFFSETS, detail=text)
     return result
@@ -115,13 +115,15 @@ def _note_lanes(
     rows_of: Callable[[int, int], np.ndarray],
     product: Product,
     cores_of: Callable[[int], int],
-) -> set[int]:
+) -> tuple[set[int], set[int]]:
     """Make those findings of UB, and of global memory that is loaded there, notes on which nothing depends.
 
     Returns
     -------
-    set of int
+    needed : set of int
         Those, by number, on which something does.
+    named : set of int
+        Those of what unknown offsets may name.
     """
     of_core: dict[tuple[int, int], list[int]] = {}
     last: dict[int, int] = {}  # by launch, the finding that stands for those that were left out
@@ -133,29 +135,30 @@ def _note_lanes(
                 last[violation.launch] = at
     for launch in last:  # they may be of any core
         of_core |= {(launch, core): of_core.get((launch, core), []) for core in range(cores_of(launch))}
-    followed, needed, left = set[int](), set[int](), _ROWS_FOLLOWED
+    left = _ROWS_FOLLOWED
+    of_need: dict[Need, set[int]] = {need: set() for need in Need}
     unknown = {launch for launch in last if not 0 < cores_of(launch) <= _CORES}
-    alike: dict[bytes, list[bool | None]] = {}
+    alike: dict[bytes, list[Need]] = {}
     for (launch, core), places in islice(of_core.items(), _CORES):
         rows, others = rows_of(launch, core), launch in last
         key = _in_its_buffers(rows) if others and not places else b""
         answers = alike.get(key)
         if answers is None:
             left -= len(rows)
-            answers = unused([found[at] for at in places], rows, product, others=others) if left >= 0 else []
+            answers = needs([found[at] for at in places], rows, product, others=others) if left >= 0 else []
             if key:
                 alike[key] = answers
-        followed |= {at for at, is_unused in zip(places, answers, strict=False) if is_unused}
-        needed |= {at for at, is_unused in zip(places, answers, strict=False) if is_unused is False}
-        if others and not (answers and answers[-1]):
+        for at, need in zip(places, answers, strict=False):
+            of_need[need].add(at)
+        if others and not (answers and answers[-1] is Need.NOTHING):
             unknown.add(launch)
-    for at in followed:
+    for at in of_need[Need.NOTHING]:
         violation = found[at]
         if violation.left_out and (violation.launch in unknown or last.get(violation.launch) != at):
             continue  # of what stands behind it nothing is known
         text = f"{violation.detail}, and nothing that leaves UB depends on them"
         found[at] = replace(violation, kind=Kind.READ_UNUSED, detail=text)
-    return needed
+    return of_need[Need.SOMETHING], of_need[Need.OFFSETS]
 
 
 def _in_its_buffers(rows: np.ndarray) -> bytes:

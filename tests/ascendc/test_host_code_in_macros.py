@@ -44,6 +44,20 @@ def test_a_macro_that_calls_the_runtime_is_left_alone(tmp_path):
     assert z[0] == 7
 
 
+def test_a_launch_that_a_formatter_took_apart_is_host_code_too(tmp_path):
+    path = tmp_path / "seven.cpp"
+    main = SOURCE.index("int32_t main")
+    path.write_text(
+        SOURCE[:main] + "void seven_do(uint32_t n, void* s) {\n  seven << <n, nullptr, s >> > (nullptr);\n}\n"
+    )
+    text = read_source(path).text
+    assert text.count("\n") == SOURCE[:main].count("\n") + 3
+    assert "<< <" not in text
+    z = np.zeros(1, np.int32)
+    ascendc.compile(path)(z, blocks=1)
+    assert z[0] == 7
+
+
 def test_a_source_that_asks_for_both_kinds_of_core_is_for_both():
     sides = "#ifdef __DAV_C220_CUBE__\n#elif defined(__DAV_C220_VEC__)\n#endif\n"
     assert kind_of(f"{sides}__global__ __aicore__ void k(GM_ADDR z) {{}}") == ("mix", 2)

@@ -358,3 +358,37 @@ def test_arrays_are_appended_to_the_tiling(tmp_path):
     words = np.array(seen, np.int64).view(np.uint32)
     assert words[6:11].tolist() == [3, 1, 4, 1, 5]
     assert words[11:13].tolist() == [9, 0]
+
+
+def test_the_library_tells_bytes_of_registers_and_lines(tmp_path):
+    head = '#include "util/platform_util.h"\n#include "op_common/op_host/util/platform_util.h"\n'
+    body = """
+    seen[0] = Ops::Base::GetVRegSize(context), seen[1] = Ops::Base::GetCacheLineSize(context);
+    seen[2] = Ops::Base::GetUbBlockSize(context);
+    """
+    assert tiled(tmp_path, body, head)[:3] == [256, 256, 32]
+
+
+def test_shapes_of_graphs_that_are_not_known(tmp_path):
+    body = """
+    gert::Shape known{3, 5}, rank{-2}, shape{-1, -1}, half{-1, 4}, none;
+    using namespace Ops::Base;
+    auto bits = [](const gert::Shape& one) { return IsUnknownRank(one) + 2 * IsUnknownShape(one); };
+    seen[0] = bits(known), seen[1] = bits(rank), seen[2] = bits(shape), seen[3] = bits(half), seen[4] = bits(none);
+    SetUnknownRank(known);
+    SetUnknownShape(3, half);
+    seen[5] = bits(known), seen[6] = bits(half), seen[7] = half.GetDimNum() * 10 + known.GetDimNum();
+    """
+    assert tiled(tmp_path, body, '#include "util/shape_util.h"\n') == [0, 1, 2, 0, 0, 1, 2, 31]
+
+
+def test_behind_the_tensors_that_come_in_stand_those_that_go_out(tmp_path):
+    body = """
+    for (size_t at = 0; at < 3; ++at) {
+      const gert::Tensor* tensor = context->GetInputTensor(at);
+      const gert::StorageShape* shape = context->GetInputShape(at);
+      seen[2 * at] = tensor ? tensor->GetStorageShape().GetDim(0) : -1;
+      seen[2 * at + 1] = shape ? shape->GetStorageShape().GetDim(0) : -1;
+    }
+    """
+    assert tiled(tmp_path, body)[:6] == [3, 3, 15, -1, -1, -1]

@@ -311,3 +311,45 @@ def test_a_length_is_that_of_the_structure_s_own_header(tmp_path: Path) -> None:
     header = structs_header(headers, "kernel", [])
     assert "struct alignas(8) A { int32_t parts[64]; };" in header
     assert "struct alignas(8) B { int32_t parts[50]; };" in header
+
+
+BESIDE = """
+#include "kernel_operator.h"
+extern "C" __global__ __aicore__ void scale_two(GM_ADDR x, GM_ADDR y, GM_ADDR workspace, GM_ADDR tiling) {
+  GET_TILING_DATA_WITH_STRUCT(ScaleTilingData, t, tiling);
+  AscendC::GlobalTensor<DTYPE_X> in, out;
+  in.SetGlobalBuffer((__gm__ DTYPE_X*)x), out.SetGlobalBuffer((__gm__ DTYPE_X*)y);
+  auto scale = DTYPE_X(t.factor.scale), shift = DTYPE_X(t.parts[1]);
+  for (uint32_t i = 0; i < t.count; i++) out.SetValue(i, in.GetValue(i) * scale + shift);
+}
+"""
+DEFINED = """
+#include "register/op_def_registry.h"
+namespace ops {
+class ScaleTwo : public OpDef {
+ public:
+  explicit ScaleTwo(const char* name) : OpDef(name) {
+    this->Input("x").ParamType(REQUIRED).DataType({ge::DT_FLOAT16, ge::DT_INT32}).FormatList({ge::FORMAT_ND});
+    this->Output("y").ParamType(REQUIRED).DataType({ge::DT_FLOAT16, ge::DT_INT32}).FormatList({ge::FORMAT_ND});
+    this->AICore().AddConfig("ascend910b");
+  }
+};
+OP_ADD(ScaleTwo);
+}
+"""
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int32])
+def test_hosts_may_stand_in_a_folder_beside_the_kernel_itself(tmp_path, dtype):
+    hosts = tmp_path / "scale_two" / "ophost"
+    hosts.mkdir(parents=True)
+    (hosts.parent / "scale_two.cpp").write_text(BESIDE)
+    (hosts / "scale_two_tiling.h").write_text(HOST)
+    (hosts / "scale_two_def.cpp").write_text(DEFINED)
+    tiling = np.zeros((), TILING)
+    tiling["count"], tiling["parts"], tiling["scale"] = 100, (7, 5, 9), 3
+    x = np.arange(100).astype(dtype)
+    y = np.empty_like(x)
+    run = ascendc.compile(hosts.parent / "scale_two.cpp")(x, y, None, blocks=1, tiling=tiling.tobytes(), outputs=[1])
+    assert np.array_equal(y, x * dtype(3) + dtype(5))
+    assert run.findings == ()

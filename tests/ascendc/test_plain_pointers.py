@@ -148,3 +148,27 @@ def test_other_faults_in_global_memory_still_end_the_kernel(source, writes):
     kernel = ascendc.compile(source, "jumps", product="910b")
     with pytest.raises(ascendc.KernelError, match=re.escape("SIGSEGV")):
         kernel(np.zeros(2048, np.int32), writes, product="910b")
+
+
+BY_ADDRESS = """
+#include "kernel_operator.h"
+extern "C" __global__ __aicore__ void bytes(GM_ADDR x, GM_ADDR y, int n) {
+  AscendC::GlobalTensor<int8_t> from, to;
+  from.SetGlobalBuffer((__gm__ int8_t*)x), to.SetGlobalBuffer((__gm__ int8_t*)y);
+  const AscendC::GlobalTensor<int8_t> behind = to[3];
+  for (int i = 0; i < n; i++) {
+    auto cursor = behind.address_ + i;
+    *cursor = from.GetValue(n - 1 - i);
+  }
+  to.SetValue(0, to.address_ == to.GetPhyAddr() && behind.address_ == to.GetPhyAddr(3));
+}
+"""
+
+
+def test_a_tensor_tells_where_it_begins(source_file):
+    x, y = np.arange(40, dtype=np.int8), np.full(64, -1, np.int8)
+    ascendc.compile(source_file("bytes.cpp", BY_ADDRESS))(x, y, 40, blocks=1)
+    assert y[0] == 1
+    assert np.array_equal(y[3:43], x[::-1])
+    assert (y[43:] == -1).all()
+    assert y[1] == y[2] == -1

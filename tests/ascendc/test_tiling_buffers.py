@@ -70,3 +70,47 @@ def test_a_buffer_that_is_too_small_ends_the_host(host):
     run = subprocess.run([str(host), "small"], capture_output=True, text=True, check=False)
     assert run.returncode < 0
     assert "SaveToBuffer of Whole must be given a buffer of at least 96 bytes, not 16" in run.stderr
+
+
+NAMED = """
+#include <cstdio>
+#include <new>
+#include "register/tilingdata_base.h"
+BEGIN_TILING_DATA_DEF(Inner)
+  TILING_DATA_FIELD_DEF(uint8_t, buffer);
+  TILING_DATA_FIELD_DEF(float, room);
+END_TILING_DATA_DEF;
+BEGIN_TILING_DATA_DEF(Named)
+  TILING_DATA_FIELD_DEF(float, value);
+  TILING_DATA_FIELD_DEF_ARR(uint16_t, 3, values);
+  TILING_DATA_FIELD_DEF(uint64_t, left);
+  TILING_DATA_FIELD_DEF_STRUCT(Inner, inner);
+  TILING_DATA_FIELD_DEF_ARR(int32_t, 2, others);
+END_TILING_DATA_DEF;
+int main() {
+  alignas(8) uint8_t place[sizeof(Named)], saved[sizeof(Named)];
+  memset(place, 0xA5, sizeof place);
+  Named* tiling = new (place) Named;  // as a local variable lies on a stack that was used before
+  const uint16_t values[] = {4, 5, 6};
+  tiling->set_value(1.5f); tiling->set_values(values); tiling->inner.set_buffer(7);
+  tiling->SaveToBuffer(saved, sizeof saved);
+  fwrite(saved, 1, sizeof saved, stdout);
+  return !(tiling->get_value() == 1.5f && tiling->get_values()[2] == 6);
+}
+"""
+LAID = np.dtype(
+    {
+        "names": ["value", "values", "left", "buffer", "room", "others"],
+        "formats": ["f4", ("u2", 3), "u8", "u1", "f4", ("i4", 2)],
+        "offsets": [0, 4, 16, 24, 28, 32],
+        "itemsize": 40,
+    }
+)
+
+
+def test_fields_have_any_name_and_are_0_until_they_are_set(tmp_path):
+    program = host_program(tmp_path, NAMED)
+    written = subprocess.run([program], check=True, capture_output=True).stdout
+    wanted = np.zeros((), LAID)
+    wanted["value"], wanted["values"], wanted["buffer"] = 1.5, (4, 5, 6), 7
+    assert written == wanted.tobytes()  # what lies between fields too

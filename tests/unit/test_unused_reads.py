@@ -92,4 +92,11 @@ def test_what_offsets_may_not_reach_is_a_note(emit):
     assert gathered(emit, written=0) == [Kind.READ_UNINITIALISED]  # wherever the offsets lead
     assert gathered(emit, written=1024, offsets=0) == [Kind.READ_UNINITIALISED]  # the offsets themselves
     assert gathered(emit, written=512, offsets=0) == [Kind.READ_UNINITIALISED]
-    assert gathered(emit, written=512, src1=1536) == [Kind.READ_UNINITIALISED]  # they lie in their own source
+
+
+@pytest.mark.parametrize("emit", [_gather, _gatherb, _gather_masked])
+def test_offsets_may_lie_in_their_own_source_where_they_are_written(emit):
+    assert gathered(emit, written=512, src1=1536) == [Kind.READ_BY_OFFSETS]
+    assert gathered(emit, written=0, src1=1536) == [Kind.READ_UNINITIALISED]  # wherever they lead but to themselves
+    assert gathered(emit, written=512, src1=1536, offsets=0) == [Kind.READ_UNINITIALISED]
+    assert gathered(emit, written=512, src1=1536, offsets=32) == [Kind.READ_UNINITIALISED]  # the other half

@@ -64,7 +64,10 @@ namespace AscendC {
 template <class T> class GlobalTensor {
  public:
   using PrimType = T;
-  T* pointer = nullptr;
+  union {
+    T* pointer = nullptr;
+    T* address_;  // the same, under the name by which kernels ask for it
+  };
   uint64_t size = 0;
   int64_t tensor = -1;  // the one that is meant: an offset does not make it another
 

@@ -21,21 +21,23 @@ inline void save_tiling(const char* name, void* buffer, size_t room, const void*
 }
 }  // namespace npusim
 
+// Fields that nobody sets are 0, and what lies between fields is.
 #define BEGIN_TILING_DATA_DEF(name)                                   \
   struct alignas(8) name {                                            \
+    name() { memset((void*)this, 0, sizeof(*this)); }                 \
     size_t GetDataSize() const { return sizeof(*this); }              \
     void SaveToBuffer(void* buffer, size_t room) const {              \
       npusim::save_tiling(#name, buffer, room, this, sizeof(*this));  \
     }
 // A semicolon behind a field and behind the whole may be left out.
-#define TILING_DATA_FIELD_DEF(type, field)        \
-  type field;                                     \
-  void set_##field(type value) { field = value; } \
+#define TILING_DATA_FIELD_DEF(type, field)              \
+  type field;                                           \
+  void set_##field(type value) { this->field = value; } \
   type get_##field() const { return field; }
-#define TILING_DATA_FIELD_DEF_ARR(type, count, field)                              \
-  type field[count];                                                               \
-  void set_##field(const type* values) { memcpy(field, values, sizeof(field)); }   \
-  type* get_##field() { return field; }                                            \
+#define TILING_DATA_FIELD_DEF_ARR(type, count, field)                                        \
+  type field[count];                                                                         \
+  void set_##field(const type* values) { memcpy(this->field, values, sizeof(this->field)); } \
+  type* get_##field() { return field; }                                                      \
   const type* get_##field() const { return field; }
 #define TILING_DATA_FIELD_DEF_STRUCT(type, field) type field;
 #define END_TILING_DATA_DEF };

@@ -75,7 +75,10 @@ class TilingContext {
   fe::PlatFormInfos platform;
 
   const StorageShape* GetInputShape(size_t at) const { return instance(inputs, at); }
-  const Tensor* GetInputTensor(size_t at) const { return instance(inputs, at); }
+  // Behind the inputs come the outputs, as they lie in a device's context: their shapes alone are there.
+  const Tensor* GetInputTensor(size_t at) const {
+    return at < inputs.size() ? &inputs[at] : instance(outputs, at - inputs.size());
+  }
   const CompileTimeTensorDesc* GetInputDesc(size_t at) const { return instance(inputs, at); }
   const StorageShape* GetOutputShape(size_t at) const { return instance(outputs, at); }
   // Arrays of a call lie without gaps, which a null pointer says.

@@ -10,5 +10,8 @@ template <class A, class B> inline A FloorDiv(A value, B by) { return by == 0 ? 
 template <class A, class B> inline A FloorAlign(A value, B by) { return by == 0 ? value : A(value / by * by); }
 // Bytes of a block of UB.
 template <class T> inline uint32_t GetUbBlockSize(const T*) { return 32; }
+// Bytes of a vector register and of a line of the cache, of every chip as documented.
+template <class T> inline uint32_t GetVRegSize(const T*) { return 256; }
+template <class T> inline uint32_t GetCacheLineSize(const T*) { return 256; }
 }  // namespace Base
 }  // namespace Ops
