@@ -16,6 +16,7 @@ from pathlib import Path
 from npu_sim._jit import why_not_kept
 from npu_sim.ascendc.branches import without_dead_branches
 from npu_sim.ascendc.control import control_header
+from npu_sim.ascendc.cores import Kind
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
 from npu_sim.ascendc.layout import layout_header
@@ -24,7 +25,7 @@ from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
 from npu_sim.ascendc.shared_names import kernel_meant, shared_kernels, with_types_of_kernels
-from npu_sim.ascendc.source import Kind, Source, is_of_the_host, needs_sides, without_text
+from npu_sim.ascendc.source import Source, is_of_the_host, needs_sides, without_text
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
 from npu_sim.ascendc.user_headers import (

@@ -117,6 +117,14 @@ def test_kinds_of_cores_run_their_own_code(sdk, started, tmp_path):
     assert "4 calls, 4 launches: 0 findings" in done.stderr
 
 
+def test_a_kernel_is_for_the_cores_that_its_own_code_asks_for(sdk, started, tmp_path):
+    made = tmp_path / "cores"
+    assert main(["cc", str(PROGRAMS / "cores.asc"), "-o", str(made)]) == 0
+    done = started(made)
+    # one vector core for each block alone, two with a Cube core
+    assert (done.returncode, done.stdout) == (0, "010010\n111111\n")
+
+
 def test_example_is_for_the_product_it_was_compiled_for(example, started):
     done = started(example, NPU_SIM_PRODUCT="310p")
     assert (done.returncode, done.stdout) == (1, "")

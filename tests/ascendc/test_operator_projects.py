@@ -151,10 +151,12 @@ SELECTED = """
 ASCENDC_TPL_SEL(ASCENDC_TPL_ARGS_SEL(ASCENDC_TPL_KERNEL_TYPE_SEL(ASCENDC_TPL_AIC_ONLY),
                                      ASCENDC_TPL_UINT_SEL(MODE, ASCENDC_TPL_UI_LIST, 0)));
 """
+START = "#define START(object) REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), object)"
 SAID = {
     "selected": (SELECTED, "cube"),
     "default": ("inline void says() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_1); }", "mix"),
-    "matmul": ("#define START(object) REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), object)", "mix"),
+    "matmul": (f"{START}\n#define WORK [](auto pipe, auto object) {{ START(object); }}", "mix"),
+    "another's matmul": (START, "vector"),
     "nothing": ("template <class T> inline void unused(T a) { Mmad(a, a, a, MmadParams()); }", "vector"),
     "other chip": ("#if __NPU_ARCH__ == 3510\ninline void s() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY); }\n"
                    "#endif", "vector"),
@@ -167,11 +169,13 @@ def test_a_header_says_which_cores_a_kernel_is_for(tmp_path: Path, said: str) ->
     (tmp_path / "says.h").write_text(text)
     path = tmp_path / "k.cpp"
     kernel = 'extern "C" __global__ __aicore__ void k(GM_ADDR x) {}\n'
+    if "WORK" in text:
+        kernel = kernel.replace("{}", "{ auto work = WORK; }")
     head = '#include "kernel_operator.h"\nusing namespace AscendC;\n#include "says.h"\n'
     path.write_text(head + kernel)
     assert ascendc.compile(path).kind == kind
     assert ascendc.compile(path, kind="cube").kind == "cube"
-    path.write_text(head + kernel.replace("{}", "{ KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }"))
+    path.write_text(head + kernel.replace("{", "{ KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); "))
     assert ascendc.compile(path).kind == "vector"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npu_sim.ascendc.branches import without_dead_branches
-from npu_sim.ascendc.source import kind_of
+from npu_sim.ascendc.cores import kind_of
 
 
 def _left(code: str, *defines: str) -> str:
