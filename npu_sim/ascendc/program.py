@@ -25,6 +25,7 @@ from npu_sim.ascendc.build import (
     write_headers,
 )
 from npu_sim.ascendc.cores import KernelCores, Kind, cores_of, kind_of, macros_make_kernels, together
+from npu_sim.ascendc.device_facts import system_workspace_bytes
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.launches import launches, launches_as_calls
 from npu_sim.ascendc.older_names import older_names
@@ -181,7 +182,10 @@ class ProgramSources:
         ]
         made = self.place / f"{number}_{path.stem}.cpp"
         made.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
-        arch = arch_defines(self.product, kind)
+        arch = [
+            *arch_defines(self.product, kind),
+            f"NPUSIM_SYSTEM_WORKSPACE={system_workspace_bytes(self.product)}",
+        ]
         include = [f"-I{path}" for path in (self.place, self.place / FORWARDING, INCLUDE, HOST_INCLUDE)]
         include += [f"-iquote{path}" for path in (path.parent.resolve(), *self.include)]
 
