@@ -54,12 +54,10 @@ def cores_of(kernel: str, codes: Sequence[str]) -> KernelCores:
     name = kernel.partition("<")[0].rpartition("::")[2]
     kernels = [one for code in codes for one in definitions(code) if _GLOBAL.search(one.text)]
     own = [one for one in kernels if name in one.names]
-    if own:
+    found = reached(kernel, codes) if own else "\n".join(codes)  # of a kernel that a macro makes
+    if any(_TEMPLATE.match(one.text) for one in own):
         others = frozenset[str]().union(*(one.names for one in kernels)) - {name}
-        with_what = calls(name, codes) if any(_TEMPLATE.match(one.text) for one in own) else ""
-        found = reached(f"{kernel} {with_what}", codes, others)
-    else:  # a macro makes it
-        found = "\n".join(codes)
+        found += f"\n{reached(calls(name, codes), codes, others)}"
     if not _attributes_in(found):
         named = set(TASK_KIND.findall(found)) or {one for code in codes for one in _task_kinds(name, code)}
         if (told := cores_named(named)) is not None:

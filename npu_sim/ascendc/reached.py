@@ -56,16 +56,17 @@ def reached(name: str, codes: Iterable[str], apart: Collection[str] = ()) -> str
     return "\n".join(found)
 
 
-def calls(name: str, codes: Iterable[str]) -> str:
-    """Return the statements of host code that name ``name``, and that name what these are in, from the name on."""
+def calls(kernel: str, codes: Iterable[str]) -> str:
+    """Return the statements of host code that launch ``kernel``, and that name what these are in, from the name on."""
     places = [place for code in codes for place in definitions(code) if not _OF_KERNELS.search(place.text)]
-    named, found = {name}, list[str]()
+    named, found, begun = {kernel}, list[str](), "<<<"
     while named:
         call = re.compile(rf"\b(?:{'|'.join(sorted(named))})\b([^;{{}}]*)")
-        new = [(place, statements) for place in places if (statements := call.findall(place.text))]
+        new = [(place, call.findall(place.text)) for place in places if begun in place.text]
+        new = [(place, statements) for place, statements in new if statements]
         places = [place for place in places if all(place is not one for one, _ in new)]
         found += [statement for _, statements in new for statement in statements]
-        named = {one for place, _ in new for one in place.names}
+        named, begun = {one for place, _ in new for one in place.names}, ""
     return "\n".join(found)
 
 

@@ -104,6 +104,11 @@ extern "C" __global__ __aicore__ void multiplies(GM_ADDR z) { MULTIPLIES; }
 __global__ __aicore__ void mixes(GM_ADDR z) { both(); }
 __global__ __aicore__ void takes_sides(GM_ADDR z) { sides(); }
 __global__ __vector__ void marked(GM_ADDR z) { MULTIPLIES; }
+extern "C" __global__ __aicore__ void through_another(GM_ADDR z) {
+#if TILING_KEY_VAR == 1
+  multiplies(z);
+#endif
+}
 __global__ __aicore__ void said(GM_ADDR z) { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_1); }
 template <class Work> __global__ __aicore__ void of_sums(GM_ADDR z) { Work().Process(); }
 namespace { template <class Work> __global__ __aicore__ void of_products(GM_ADDR z) { Work().Process(); } }
@@ -118,8 +123,8 @@ extern "C" __global__ __aicore__ void elsewhere(GM_ADDR z) { MULTIPLIES; }
 MADE = """\
 #include "parts.h"
 #define KERNEL(name) extern "C" __global__ __aicore__ void name(GM_ADDR z) { MULTIPLIES; }
-KERNEL(made)
 extern "C" __global__ __aicore__ void sums(GM_ADDR z) { Sum().Process(); }
+KERNEL(made)
 """
 CORES = {
     "sums": ("vector", 2),
@@ -127,6 +132,7 @@ CORES = {
     "mixes": ("mix", 2),
     "takes_sides": ("mix", 2),
     "marked": ("vector", 2),
+    "through_another": ("cube", 2),
     "said": ("mix", 1),
     "of_sums": ("vector", 2),
     "of_products": ("cube", 2),
