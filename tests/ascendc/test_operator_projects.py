@@ -102,6 +102,24 @@ def test_a_kernel_reads_the_tiling_that_its_host_sources_define(project: Path) -
     assert run.findings == ()
 
 
+def test_a_kernel_reads_a_tiling_that_its_host_sources_include_of_another_operator(tmp_path: Path) -> None:
+    for place, text in (
+        ("one/op_host/shared_tiling.h", HOST),
+        ("two/op_host/scale_two_tiling.h", '#pragma once\n#include "../../one/op_host/shared_tiling.h"\n'),
+        ("two/op_host/scale_two.cpp", '#include "scale_two_tiling.h"\n#include "../not/there.h"\n'),
+        ("two/op_kernel/scale_two.cpp", KERNEL.replace('#include "helpers.h"', "")),
+    ):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(text)
+    kernel = tmp_path / "two/op_kernel/scale_two.cpp"
+    assert host_headers(kernel) == [tmp_path / "one/op_host/shared_tiling.h"]
+    tiling = np.zeros((), TILING)
+    tiling["count"], tiling["parts"], tiling["wide"], tiling["scale"] = 64, (7, 8, 9), 2, 1.5
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    ascendc.compile(kernel)(x, y, None, tiling=tiling, outputs=[1])
+    assert np.array_equal(y, x * np.float32(1.5 * 2 + 9))
+
+
 def test_structures_come_behind_what_they_hold_and_only_if_the_source_has_none(project: Path) -> None:
     headers = host_headers(project)
     text = structs_header(headers, "scale_two", [KERNEL])
