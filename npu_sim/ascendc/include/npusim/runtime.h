@@ -646,7 +646,7 @@ inline void on_signal(int number, siginfo_t* info, void* context) {
   else if (number == SIGSEGV && uint64_t(at) < uint64_t(control->ub_bytes))
     snprintf(control->text, TEXT_BYTES,
              "%s: it touched memory at %p, which is not its own; if that is a place in UB: there GetValue and SetValue "
-             "are modelled, loads and stores through pointers are not",
+             "are modelled, and numbers behind names that are declared as __ubuf__ pointers (p[i], *p)",
              name, info->si_addr);
   else if (number == SIGSEGV || number == SIGBUS)
     snprintf(control->text, TEXT_BYTES, "%s: it touched memory at %p, which is not its own", name, info->si_addr);
