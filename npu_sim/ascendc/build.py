@@ -348,7 +348,14 @@ class Build:
         quick = _quick_linker(compiler, is_shared=False)
         parts = [compiler.version, str(compiler), *_OPTIONS, *quick, self.kernel, str(self.source.path), *self._defines]
         parts += [str(path) for path in self._include]
-        return digest_of([*parts, *_own_headers(), self._tilings(), older_names(self._own_texts()), *self._own_texts()])
+        parts += [*_own_headers(), *_own_code()]
+        return digest_of([*parts, self._tilings(), older_names(self._own_texts()), *self._own_texts()])
+
+
+@cache
+def _own_code() -> tuple[str, ...]:
+    """Return the texts of the modules that write a source as it is compiled, and of all that they use here."""
+    return tuple(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py")))
 
 
 def _own_headers() -> list[str]:
