@@ -19,8 +19,8 @@ _ARCHITECTURES = tuple(
 """What the compiler defines for the products there are."""
 _OF_TESTS = frozenset({"__CCE_KT_TEST__", "__CCE_UT_TEST__"})
 """What only the vendor's tests on the host define."""
-_OF_OPERATORS = re.compile(r"(?:ORIG_)?(?:DTYPE|FORMAT)_\w+")
-"""Types and formats of an operator's tensors, which are known when it is called."""
+_OF_OPERATORS = re.compile(r"(?:ORIG_)?(?:DTYPE|FORMAT)_\w+|TILING_KEY_VAR")
+"""Types and formats of an operator's tensors, and its tiling key, which are known when it is called."""
 _DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif|define|undef)\b((?:[^\n\\]|\\.|\\\n)*)", re.M)
 _NO_NEWLINE = re.compile(r"[^\n]")
 _TOKEN = re.compile(r"\s*(?:(0[xX][\da-fA-F]+|\d+)[uUlL]*|(\w+)|(\|\||&&|[=!<>]=|[<>!()]))")

@@ -16,6 +16,7 @@ from pathlib import Path
 from npu_sim._jit import why_not_kept
 from npu_sim.ascendc.branches import without_dead_branches
 from npu_sim.ascendc.control import control_header
+from npu_sim.ascendc.cores import Kind
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.kept_programs import digest_of, kept_program, programs_directory
 from npu_sim.ascendc.layout import layout_header
@@ -24,7 +25,7 @@ from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.prefix import PREFIX, KeptPrefix, is_broken, is_gxx, prefix_of
 from npu_sim.ascendc.registry_header import registry_header
 from npu_sim.ascendc.shared_names import kernel_meant, shared_kernels, with_types_of_kernels
-from npu_sim.ascendc.source import Kind, Source, is_of_the_host, needs_sides, without_text
+from npu_sim.ascendc.source import Source, is_of_the_host, needs_sides, without_text
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES
 from npu_sim.ascendc.tiling_structs import host_headers, structs_header
 from npu_sim.ascendc.user_headers import (
@@ -350,7 +351,14 @@ class Build:
         quick = [*_quick_linker(compiler, is_shared=False), *_WHOLE]
         parts = [compiler.version, str(compiler), *_OPTIONS, *quick, self.kernel, str(self.source.path), *self._defines]
         parts += [str(path) for path in self._include]
-        return digest_of([*parts, *_own_headers(), self._tilings(), older_names(self._own_texts()), *self._own_texts()])
+        parts += [*_own_headers(), *_own_code()]
+        return digest_of([*parts, self._tilings(), older_names(self._own_texts()), *self._own_texts()])
+
+
+@cache
+def _own_code() -> tuple[str, ...]:
+    """Return the texts of the modules that write a source as it is compiled, and of all that they use here."""
+    return tuple(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.py")))
 
 
 def _own_headers() -> list[str]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from npu_sim.ascendc.branches import without_dead_branches
+from npu_sim.ascendc.cores import Kind, cores_of
 from npu_sim.ascendc.kernel import SourceKernel
 from npu_sim.ascendc.operator_types import with_types
-from npu_sim.ascendc.source import Kind, cores_of_headers, read_source
+from npu_sim.ascendc.source import read_source, without_text
 from npu_sim.ascendc.user_headers import include_directories, included
 from npu_sim.errors import InputFileError, shown
 from npu_sim.products import Product
@@ -42,7 +43,8 @@ def compile(
     include : sequence of path
         Directories of its own headers, beside the source's.
     kind : "vector", "cube", "mix" or None
-        On products with separate cores, which it is for; None: KERNEL_TASK_TYPE (of the tiling key), else its names.
+        On products with separate cores, which it is for; None: KERNEL_TASK_TYPE (of the tiling key), else
+        what it reaches.
     product : str, Product or None
         For which to compile now; others are compiled when they are first called. None: the current product. A source
         that asks for the types of its arguments (``DTYPE_X``) or for its tiling key (``TILING_KEY_VAR``) is compiled
@@ -81,16 +83,17 @@ def compile(
     for define in defines:
         if not re.match(r"[A-Za-z_]\w*(?:=|$)", define):
             raise InputFileError(f"defines must be NAME or NAME=VALUE, not {shown(define)}")
+    cores, lines = None, range(0)
     if head is not None:
         kernel = with_types(kernel, head.takes_types)
-        source = replace(source, kind=head.kind, vectors=head.vectors)
         kernel = kernel if "::" in kernel else head.namespace + kernel
-    if kind is None and not source.says_cores:
-        headers = included(source, include_directories(source, include))
-        told = cores_of_headers(source, kernel, headers.values(), defines)
-        source = source if told is None else replace(source, kind=told[0], vectors=told[1])
-    lines = range(0) if head is None or kind is not None else head.several_in
-    made = SourceKernel(source, kernel, kind or source.kind, defines, include, definition, several_in=lines)
+        cores, lines = head.cores, head.several_in
+    if kind is not None:
+        cores, lines = (kind, cores[1] if cores else 2), range(0)
+    elif cores is None:
+        texts = (source.text, *included(source, include_directories(source, include)).values())
+        cores = cores_of(kernel, [without_dead_branches(without_text(text), defines) for text in texts])
+    made = SourceKernel(source, kernel, cores, defines, include, definition, several_in=lines)
     if not made.asks_for_types and not made.asks_for_key:
         made.build(product)
     return made

@@ -24,6 +24,7 @@ _LENGTH = re.compile(r"_Z(?:T[VI])?(N[KVRO]*)?(\d+)")
 """In front of a name as the linker has it; N: namespaces or classes come first."""
 _TABLES, _ENTRIES = ("_ZTV", "_ZTI"), 64
 """Of the virtual functions of a class, and of its type; more functions than any class of a tiling has."""
+_SUFFIXES = (".cpp", ".cc")
 _INCLUDES, _SOURCES = ("inc", "include"), "src"
 
 
@@ -141,10 +142,11 @@ def _sources_of(headers: Iterable[Path], functions: Iterable[str]) -> list[str]:
 
 
 def _beside(header: Path) -> Iterable[Path]:
-    yield header.with_suffix(".cpp")
+    yield from (header.with_suffix(suffix) for suffix in _SUFFIXES)
     for at, part in enumerate(header.parts):
         if part in _INCLUDES:
-            yield Path(*header.parts[:at], _SOURCES, *header.parts[at + 1 :]).with_suffix(".cpp")
+            source = Path(*header.parts[:at], _SOURCES, *header.parts[at + 1 :])
+            yield from (source.with_suffix(suffix) for suffix in _SUFFIXES)
 
 
 def _last_name(linked: str) -> str:

@@ -17,12 +17,13 @@ from npu_sim.arguments import flag, ints, whole
 from npu_sim.ascendc.arguments import Arguments, SharedMemory, tiling_bytes
 from npu_sim.ascendc.build import Build
 from npu_sim.ascendc.control import MAX_CORES, Status, describe
+from npu_sim.ascendc.cores import KernelCores, Kind
 from npu_sim.ascendc.emission import SHELF, Emission, call_of
 from npu_sim.ascendc.machine import Cores, run_again
 from npu_sim.ascendc.operator_types import Types, definition_of, type_macros, uses_types
 from npu_sim.ascendc.process import SILENCE_SECONDS, KernelError, Process
 from npu_sim.ascendc.run import SourceRun, launches_of, located
-from npu_sim.ascendc.source import Kind, Source, parameter_names, without_text
+from npu_sim.ascendc.source import Source, parameter_names, without_text
 from npu_sim.ascendc.tables import data_of, has_tables
 from npu_sim.ascendc.task_type import SAYS_TASK_TYPES, TaskTypes
 from npu_sim.ascendc.user_headers import include_directories, included
@@ -70,15 +71,16 @@ class SourceKernel:
         self,
         source: Source,
         name: str,
-        kind: Kind,
+        cores: KernelCores,
         defines: Sequence[str],
         include: Sequence[str | Path],
         definition: str | Path | None = None,
         *,
         several_in: range = range(0),
     ) -> None:
-        self.source, self.name, self.kind = source, name, kind
-        self._task_types = TaskTypes((kind, source.vectors), several_in) if several_in else None
+        self.source, self.name = source, name
+        self.kind, self._vectors = cores
+        self._task_types = TaskTypes(cores, several_in) if several_in else None
         self._defines, self._include = tuple(defines), tuple(include)
         self._definition = None if definition is None else Path(definition)
         # of the source and its headers as they were when they were first asked for
@@ -129,7 +131,7 @@ class SourceKernel:
     def _kind_on(self, product: Product, types: Types, tiling_key: int) -> tuple[Kind, int]:
         """Return which cores it is for with a tiling key, and the vector cores for each Cube core."""
         if self._task_types is None or not product.core.is_split:
-            return self.kind, self.source.vectors
+            return self.kind, self._vectors
         build = product.npu_arch, types
         return self._task_types.of(tiling_key, build, lambda: self._made(product, types, self.kind, SAYS_TASK_TYPES))
 

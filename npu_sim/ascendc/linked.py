@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from npu_sim.ascendc.cores import Kind
 from npu_sim.ascendc.kept_programs import kept_program, programs_directory
 from npu_sim.ascendc.kernel import SourceKernel
 from npu_sim.ascendc.operator_types import Types
 from npu_sim.ascendc.process import Process
-from npu_sim.ascendc.source import Kind, Source
+from npu_sim.ascendc.source import Source
 from npu_sim.errors import ProductError
 from npu_sim.products import Product
 
@@ -102,7 +103,7 @@ class LinkedKernel(SourceKernel):
     def __init__(
         self, name: str, place: Place, kind: Kind, vectors: int, parameters: Sequence[str], sides: Sides | None = None
     ) -> None:
-        super().__init__(Source(place.module, "", (name,), kind, vectors, says_cores=True), name, kind, (), ())
+        super().__init__(Source(place.module, "", (name,)), name, (kind, vectors), (), ())
         self._place, self._names, self._sides = place, list(parameters), sides
 
     @cached_property

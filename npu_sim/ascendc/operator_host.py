@@ -304,7 +304,7 @@ def _with_headers(texts: Mapping[Path, str], places: Sequence[Path]) -> tuple[di
     while True:
         headers = dict[Path, str]()
         for path, text in texts.items():
-            headers |= included(Source(path, text, (), "vector", 1, says_cores=False), [*places, *roots])
+            headers |= included(Source(path, text, ()), [*places, *roots])
         more = roots_of_headers({**texts, **headers}, _HEADERS)
         more = [root for root in more if root not in roots]
         if not more:

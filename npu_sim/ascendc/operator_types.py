@@ -42,6 +42,13 @@ _TYPES = {
     "DT_INT4": ("int4", "AscendC::int4b_t"),
 }
 """Name in NumPy and type in a kernel, by the name in definitions."""
+_OTHER_TYPES = {
+    "DT_STRING": 13, "DT_DUAL_SUB_INT8": 14, "DT_DUAL_SUB_UINT8": 15, "DT_COMPLEX64": 16, "DT_COMPLEX128": 17,
+    "DT_QINT8": 18, "DT_QINT16": 19, "DT_QINT32": 20, "DT_QUINT8": 21, "DT_QUINT16": 22, "DT_RESOURCE": 23,
+    "DT_STRING_REF": 24, "DT_DUAL": 25, "DT_VARIANT": 26, "DT_UNDEFINED": 28, "DT_UINT1": 30, "DT_INT2": 31,
+    "DT_UINT2": 32, "DT_COMPLEX32": 33, "DT_HIFLOAT8": 34, "DT_FLOAT8_E5M2": 35, "DT_FLOAT8_E4M3FN": 36,
+}  # fmt: skip
+"""Numbers of types that no tensor has here: as a name that nobody defines each would be 0, which is DT_FLOAT."""
 _OF_ARRAY = {array: name for name, (array, _) in _TYPES.items()}
 _JSON_TYPES = {"fp16": "DT_FLOAT16", "fp32": "DT_FLOAT", "float": "DT_FLOAT", "bf16": "DT_BF16", "double": "DT_DOUBLE"}
 _JSON_TYPES |= {array: name for name, (array, _) in _TYPES.items()}
@@ -146,17 +153,18 @@ def with_types(kernel: str, takes_types: Sequence[bool]) -> str:
 
 def with_numbers(text: str) -> str:
     """Return a source whose preprocessor compares numbers where it has names of types and formats, lines unmoved."""
+    known = {**_OTHER_TYPES, **numbers()}
 
     def name(found: re.Match[str]) -> str:
         asked, plain = found[1] or found[2], found[3]
         if plain:
-            return str(numbers().get(plain, plain))
-        return "1" if asked in numbers() else found[0]
+            return str(known.get(plain, plain))
+        return "1" if asked in known else found[0]
 
     def directive(found: re.Match[str]) -> str:
         if found[1] in ("if", "elif"):
             return _NAME.sub(name, found[0])
-        return re.sub(r"\b\w+", lambda word: "__cplusplus" if word[0] in numbers() else word[0], found[0])
+        return re.sub(r"\b\w+", lambda word: "__cplusplus" if word[0] in known else word[0], found[0])
 
     return _DIRECTIVE.sub(directive, text)
 

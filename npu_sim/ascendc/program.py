@@ -24,16 +24,16 @@ from npu_sim.ascendc.build import (
     side_defines,
     write_headers,
 )
+from npu_sim.ascendc.cores import KernelCores, Kind, cores_of, kind_of, macros_make_kernels, together
+from npu_sim.ascendc.device_facts import system_workspace_bytes
 from npu_sim.ascendc.forwarding import forwarding_headers
 from npu_sim.ascendc.launches import launches, launches_as_calls
 from npu_sim.ascendc.older_names import older_names
 from npu_sim.ascendc.shared_names import kernel_meant, shared_kernels, with_types_of_kernels
 from npu_sim.ascendc.source import (
     KernelHead,
-    Kind,
     kernel_heads,
     kernel_side_names,
-    kind_of,
     needs_sides,
     read_text,
     without_text,
@@ -124,7 +124,9 @@ class ProgramSources:
         if not found:
             return []
         write_headers(self.place, (self._text(file) for path in self.paths for file in self._files(path)))
-        heads = {path: self._heads(path) for path in found}
+        heads = {path: kernel_heads(self._code(path)) for path in found}
+        cores = {path: self._cores(path, heads[path]) for path in found}
+        defined = {name: cores[path][name] for path in found for name, one in heads[path].items() if one.is_defined}
         codes = [without_text(self._text(file)) for path in self.paths for file in self._files(path)]
         called = {first or second for code in codes for first, second in _STUBBED.findall(code)}
         for name in called:
@@ -132,22 +134,32 @@ class ProgramSources:
             if head is not None:
                 (self.place / f"aclrtlaunch_{name}.h").write_text(_stub_header(name, head), encoding="utf-8")
         many = self.is_part or len([path for path in found if heads[path]]) > 1
-        return [self._unit(number, path, heads[path], called, many) for number, path in enumerate(found)]
-
-    def _unit(self, number: int, path: Path, heads: dict[str, KernelHead], called: Iterable[str], many: bool) -> Unit:
-        code = self._code(path)
-        kind, vectors = kind_of(code)
-        has_sides = kind == "mix" and self.product.core.is_split and needs_sides(code)
-        rows = [
-            f'{{"{name}", {CORE_KIND[head.kind]}, {head.vectors}, "{",".join(head.names)}"}}'
-            for name, head in heads.items()
+        return [
+            self._unit(number, path, heads[path], cores[path] | defined, called, many)
+            for number, path in enumerate(found)
         ]
-        table = ", ".join([f'{{"", {CORE_KIND[kind]}, {vectors}, ""}}', *rows])
-        own = without_text(self._text(path))
+
+    def _unit(
+        self,
+        number: int,
+        path: Path,
+        heads: dict[str, KernelHead],
+        cores: dict[str, KernelCores],
+        called: Iterable[str],
+        many: bool,
+    ) -> Unit:
+        code = self._code(path)
+        of_all = kind_of(code)
+        own = [cores[name] for name, head in heads.items() if head.is_defined]
+        kind, _ = together([*own, of_all] if macros_make_kernels(code) or not own else own)
+        has_sides = kind == "mix" and self.product.core.is_split and needs_sides(code)
+        rows = [_row(name, cores[name], ",".join(head.names)) for name, head in heads.items()]
+        table = ", ".join([_row("", of_all, ""), *rows])
+        text = without_text(self._text(path))
         stubs = [
             _stub(name, kernel_meant(name, self._shared()), head)
             for name, head in heads.items()
-            if name in called and re.search(rf"\b{name}\s*\(", own)
+            if name in called and re.search(rf"\b{name}\s*\(", text)
         ]
         has_device_code = self._has_device_code(path)
         libraries = {kind: self.place / f"{number}_{kind}.so" for kind in _SIDES} if has_sides else {}
@@ -170,7 +182,10 @@ class ProgramSources:
         ]
         made = self.place / f"{number}_{path.stem}.cpp"
         made.write_text("\n".join([*lines, ""]), encoding="utf-8", errors="surrogateescape")
-        arch = arch_defines(self.product, kind)
+        arch = [
+            *arch_defines(self.product, kind),
+            f"NPUSIM_SYSTEM_WORKSPACE={system_workspace_bytes(self.product)}",
+        ]
         include = [f"-I{path}" for path in (self.place, self.place / FORWARDING, INCLUDE, HOST_INCLUDE)]
         include += [f"-iquote{path}" for path in (path.parent.resolve(), *self.include)]
 
@@ -199,8 +214,10 @@ class ProgramSources:
     def _kernel_names(self, files: Iterable[Path]) -> set[str]:
         return {name for file in files for name in kernel_side_names(without_text(self._text(file)))}
 
-    def _heads(self, path: Path) -> dict[str, KernelHead]:
-        return kernel_heads(self._code(path))
+    def _cores(self, path: Path, heads: Mapping[str, KernelHead]) -> dict[str, KernelCores]:
+        """Return which cores the kernels of a source are for, by name."""
+        codes = [self._code(path)]
+        return {name: head.cores or cores_of(f"{head.namespace}{name}", codes) for name, head in heads.items()}
 
     def _code(self, path: Path) -> str:
         """Return a source with its headers, without comments, strings and what is never compiled."""
@@ -294,6 +311,11 @@ def _taken_in(libraries: Mapping[Kind, Path], loader: Path) -> str:
 
 def _quoted(path: Path) -> str:
     return str(path).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _row(name: str, cores: KernelCores, parameters: str) -> str:
+    """Return an ``npusim::Head``."""
+    return f'{{"{name}", {CORE_KIND[cores[0]]}, {cores[1]}, "{parameters}"}}'
 
 
 def _stub(name: str, meant: str, head: KernelHead) -> str:

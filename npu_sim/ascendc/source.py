@@ -8,16 +8,14 @@ with types of a host library in its head goes as a whole.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from npu_sim.ascendc.branches import without_dead_branches
-from npu_sim.ascendc.reached import reached
+from npu_sim.ascendc.cores import ASKS_FOR_SIDE, TASK_KIND, KernelCores, cores_named, cores_of_head
 from npu_sim.errors import InputFileError
-
-Kind = Literal["vector", "cube", "mix"]
 
 _SKIPPED = re.compile(
     r"//[^\n]*|/\*.*?\*/|R\"(?P<end>[^()\\\s]{0,16})\(.*?\)(?P=end)\"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'",
@@ -57,24 +55,12 @@ _STATEMENT_ENDS = re.compile(r"(?:[^\w\]\s]|\belse)\s*\Z")
 """Before an ASSERT that is a statement; a device's build has none, so another joins what is around it."""
 _ATTRIBUTE = re.compile(r"(?:(?<![\w\])])|(?<=__forceinline__)|(?<=\binline))\[(?:host, *)?aicore\]")
 """Of the vendor's compiler, as catlass writes ``__aicore__``; behind a name or a bracket it would be an index."""
-_CORES = re.compile(r"__(vector|cube|mix)__\b(?:\s*\(\s*(\d+)\s*,\s*(\d+)\s*\))?")
-"""Attributes of a kernel that say which cores it is for; those of ``__mix__`` are Cube and vector cores."""
-ASKS_FOR_SIDE = re.compile(r"\b__DAV_(?:C220_)?(CUBE|VEC)__")
-"""What a source asks that has other code for each kind of core."""
 _CORE_AS_CONSTANT = re.compile(
     r"[<,=]\s*(?:AscendC::)?g_coreType\s*[>,]|\bconstexpr\s*\([^;{}]*\b(?:g_coreType|ASCEND_IS_AI[CV])\b"
 )
-_OF_KIND = re.compile(r"<\s*AscendC::(AIC|AIV)\s*>")
-"""Members of templates that are for one kind of core."""
 _TEMPLATE = re.compile(r"\btemplate\s*<([^<>]*)")
 _TYPE = re.compile(r"\s*(?:typename|class)\b")
 _NAMESPACE = re.compile(r"\bnamespace\s+(\w+(?:\s*::\s*\w+)*)\s*\{|[{}]")
-_TASK_KIND = re.compile(
-    r"(?:KERNEL_TASK_TYPE(?:_DEFAULT)?\s*\([^)]*?KERNEL_TYPE_|ASCENDC_TPL_KERNEL_TYPE_SEL\s*\(\s*ASCENDC_TPL_)(\w+)\s*\)"
-)
-_MATMUL_OBJECT = "REGIST_MATMUL_OBJ"
-_CUBE_ONLY = re.compile(r"^\s*#\s*define\s+ASCENDC_CUBE_ONLY\b", re.MULTILINE)
-_CUBE_NAMES = re.compile(r"\b(Mmad|Fixpipe|LoadData|LoadDataWithTranspose|Matmul|MatmulImpl|REGIST_MATMUL_OBJ)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,23 +75,13 @@ class Source:
         As it is compiled.
     kernels : tuple of str
         Names of the functions that are marked ``__global__``, in their order.
-    kind : "vector", "cube" or "mix"
-        Which cores its kernels are for on a product with separate ones: what a KERNEL_TASK_TYPE says, else what the
-        names that it uses tell. ASSUMED: the rule of the vendor's compiler is not published.
-    vectors : int
-        Vector cores for each Cube core of a mixed kernel.
-    says_cores : bool
-        Whether attributes or a KERNEL_TASK_TYPE in it say so.
     heads : mapping of str to KernelHead
-        By kernel; attributes and the KERNEL_TASK_TYPE of one go before what the whole source says.
+        By kernel.
     """
 
     path: Path
     text: str
     kernels: tuple[str, ...]
-    kind: Kind
-    vectors: int
-    says_cores: bool
     heads: Mapping[str, KernelHead] = field(default_factory=dict)
 
 
@@ -115,8 +91,10 @@ class KernelHead:
 
     Attributes
     ----------
-    kind, vectors
-        As of `Source`, but for what its own attributes, or else a KERNEL_TASK_TYPE in its body, say.
+    cores : (Kind, int) or None
+        What its own attributes, or else KERNEL_TASK_TYPEs in its body, say; None: they say nothing.
+    is_defined : bool
+        It has a body.
     parameters : str
         As they are written, without comments.
     is_template : bool
@@ -125,11 +103,11 @@ class KernelHead:
     namespace : str
         In which it stands, with ``::`` behind it; "" outside of all that have a name.
     several_in : range
-        Lines of its body if that has KERNEL_TASK_TYPEs of different kinds; then ``kind`` is what has the cores of all.
+        Lines of its body if that has KERNEL_TASK_TYPEs of different kinds; then ``cores`` are those of all.
     """
 
-    kind: Kind
-    vectors: int
+    cores: KernelCores | None
+    is_defined: bool
     parameters: str
     is_template: bool
     takes_types: tuple[bool, ...]
@@ -154,32 +132,8 @@ def read_source(path: str | Path, defines: Iterable[str] = ()) -> Source:
     text = _without_stray_asserts(read_text(place))
     code = without_text(text)
     living = without_dead_branches(code, defines)
-    kind, vectors = kind_of(living)
     kernels, heads = tuple(dict.fromkeys(_KERNEL.findall(living))), kernel_heads(living)
-    says_cores = _TASK_KIND.search(living) is not None or bool(_attributes_in(living))
-    return Source(place.resolve(), _without_host_code(text, code), kernels, kind, vectors, says_cores, heads)
-
-
-def cores_of_headers(
-    source: Source, kernel: str, headers: Iterable[str], defines: Iterable[str]
-) -> tuple[Kind, int] | None:
-    """Return which cores the user's headers of a source that says nothing itself say; None: nor do they.
-
-    What they compute with counts as far as the kernel reaches it: headers hold much that it does not use.
-    """
-    texts = list(headers)
-    asking = (text for text in texts if _TASK_KIND.search(text) or _MATMUL_OBJECT in text)
-    codes = [without_dead_branches(without_text(text), defines) for text in asking]
-    told = cores_named({name for code in codes for name in _TASK_KIND.findall(code)})
-    if told is not None or source.kind != "vector":
-        return told
-    if any(_MATMUL_OBJECT in code for code in codes):
-        return ("cube", 2) if _CUBE_ONLY.search(source.text) else ("mix", 2)
-    if not any(_CUBE_NAMES.search(text) for text in texts):
-        return None
-    codes = [without_dead_branches(without_text(text), defines) for text in (source.text, *texts)]
-    found = kind_of(reached(kernel, codes))
-    return None if found[0] == "vector" else found
+    return Source(place.resolve(), _without_host_code(text, code), kernels, heads)
 
 
 def read_text(path: Path) -> str:
@@ -203,7 +157,6 @@ def without_attributes(text: str) -> str:
 
 def kernel_heads(code: str) -> dict[str, KernelHead]:
     """Return the kernels that are defined or declared in ``code`` (see `without_text`), by name."""
-    kind, vectors = kind_of(code)
     heads: dict[str, KernelHead] = {}
     for found in _KERNEL.finditer(code):
         head, end = _head_of(code, found.start()) + found[0], _PARAMETERS.match(code, found.end())
@@ -211,17 +164,21 @@ def kernel_heads(code: str) -> dict[str, KernelHead]:
         body = _block_from(code, begin.end()) if begin else ""
         if not body and found[1] in heads:
             continue  # declared once more
-        said, named = _attributes(head), set(_TASK_KIND.findall(body))
-        own, own_vectors = said or cores_named(named) or (kind, vectors)
+        said, named = cores_of_head(head), set(TASK_KIND.findall(body))
         is_one = said or len({cores_named({name}) for name in named}) < 2
         first = code.count("\n", 0, begin.end()) + 1 if begin else 0
         several_in = range(0) if is_one else range(first, first + body.count("\n") + 1)
         parameters = " ".join(end[0][:-1].split()) if end else ""
         template = _TEMPLATE.search(head)
         takes_types = tuple(_TYPE.match(one) is not None for one in template[1].split(",")) if template else ()
-        namespace = _namespace_of(code, found.start())
         heads[found[1]] = KernelHead(
-            own, own_vectors, parameters, template is not None, takes_types, namespace, several_in
+            cores=said or cores_named(named),
+            is_defined=begin is not None,
+            parameters=parameters,
+            is_template=template is not None,
+            takes_types=takes_types,
+            namespace=_namespace_of(code, found.start()),
+            several_in=several_in,
         )
     return heads
 
@@ -356,16 +313,6 @@ def _bodies(code: str) -> list[tuple[int, int]]:
     return found
 
 
-def cores_named(named: Set[str]) -> tuple[Kind, int] | None:
-    """Return which cores the names of KERNEL_TASK_TYPEs (``AIV_ONLY``) mean, all of them together; None: none does."""
-    for name, vectors in (("MIX_AIC_1_1", 1), ("MIX_AIC_1_2", 2)):
-        if name in named:
-            return "mix", vectors
-    if named & {"AIC_ONLY", "MIX_AIC_1_0"}:
-        return "cube", 2
-    return ("vector", 2) if named & {"AIV_ONLY", "MIX_AIV_1_0"} else None
-
-
 def _block_from(code: str, at: int) -> str:
     """Return the rest of the block that ``at`` lies in, with the brace that ends it."""
     depth, end = 1, at
@@ -377,38 +324,3 @@ def _block_from(code: str, at: int) -> str:
 def _head_of(code: str, at: int) -> str:
     """Return what stands before ``at`` and belongs to the same declaration."""
     return code[max(code.rfind(one, 0, at) for one in ";{}") + 1 : at]
-
-
-def _attributes(head: str) -> tuple[Kind, int] | None:
-    """Return which cores the attributes in the head of a kernel name; None: they name none."""
-    found = _CORES.search(head)
-    if found is None:
-        return None
-    if found[1] != "mix":
-        return ("vector" if found[1] == "vector" else "cube"), 2
-    cubes, vectors = int(found[2] or 1), int(found[3] or 2)
-    if not cubes or not vectors:
-        return ("cube" if cubes else "vector"), 2
-    return "mix", vectors
-
-
-def _attributes_in(code: str) -> set[tuple[Kind, int]]:
-    """Return what the attributes of kernels in ``code`` name."""
-    return {own for found in _KERNEL.finditer(code) if (own := _attributes(_head_of(code, found.start()) + found[0]))}
-
-
-def kind_of(code: str) -> tuple[Kind, int]:
-    """Return which cores the kernels in ``code`` are for, which has no comments and no dead branches; see `Source`."""
-    said = _attributes_in(code)
-    if said:
-        return said.pop() if len(said) == 1 else ("mix", max(vectors for _, vectors in said))
-    if (told := cores_named(set(_TASK_KIND.findall(code)))) is not None:
-        return told
-    if _MATMUL_OBJECT in code and not _CUBE_ONLY.search(code):
-        return "mix", 2
-    has_cube = bool(_CUBE_NAMES.search(code))
-    if len(set(ASKS_FOR_SIDE.findall(code))) == 2:
-        return "mix", 2
-    if has_cube and (re.search(r"\bASCEND_IS_AIV\b|\bASCEND_IS_AIC\b", code) or len(set(_OF_KIND.findall(code))) == 2):
-        return "mix", 2
-    return ("cube" if has_cube else "vector"), 2

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable
 from pathlib import Path
 
-from npu_sim.ascendc.source import Kind, cores_named
+from npu_sim.ascendc.cores import KernelCores, cores_named
 from npu_sim.errors import InternalError
 
 SAYS_TASK_TYPES = "NPUSIM_SAYS_TASK_TYPES=1"
@@ -19,9 +19,6 @@ SAYS_TASK_TYPES = "NPUSIM_SAYS_TASK_TYPES=1"
 
 _SAID = re.compile(r"^(\d+) (default|\$?(-?\d+)) KERNEL_TYPE_(\w+)$", re.MULTILINE)
 """Other lines are of keys that are no constants."""
-
-Cores = tuple[Kind, int]
-"""Kind, and the vector cores for each Cube core."""
 
 
 class TaskTypes:
@@ -35,11 +32,11 @@ class TaskTypes:
         Of its body: a program also has the other kernels of a source.
     """
 
-    def __init__(self, together: Cores, lines: range) -> None:
+    def __init__(self, together: KernelCores, lines: range) -> None:
         self._together, self._lines = together, lines
-        self._said: dict[Hashable, dict[int | None, Cores]] = {}
+        self._said: dict[Hashable, dict[int | None, KernelCores]] = {}
 
-    def of(self, tiling_key: int, build: Hashable, program: Callable[[], Path]) -> Cores:
+    def of(self, tiling_key: int, build: Hashable, program: Callable[[], Path]) -> KernelCores:
         """Return the cores for a tiling key; ``build`` tells apart what ``program`` makes, asked for when needed."""
         if build not in self._said:
             self._said[build] = _said_by(program(), self._lines)
@@ -47,7 +44,7 @@ class TaskTypes:
         return said.get(tiling_key % 2**64) or said.get(None) or self._together
 
 
-def _said_by(program: Path, lines: range) -> dict[int | None, Cores]:
+def _said_by(program: Path, lines: range) -> dict[int | None, KernelCores]:
     """Return what a program says, by tiling key; None: of all other keys."""
     said = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=60)
     if said.returncode:

@@ -19,6 +19,7 @@ _STRUCT = re.compile(r"\bBEGIN_TILING_DATA_DEF\s*\(\s*(\w+)\s*\)(.*?)\bEND_TILIN
 _FIELD = re.compile(r"\bTILING_DATA_FIELD_DEF(?P<kind>_ARR|_STRUCT)?\s*\(\s*(?P<operands>[^)]*)\)")
 _REGISTERED = re.compile(r"\bREGISTER_TILING_DATA_CLASS\s*\(\s*(\w+)\s*,\s*([\w:]+)\s*\)")
 _OF_ARCHITECTURE = re.compile(r"arch\d+")
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -39,8 +40,8 @@ def host_headers(source: Path, others: Iterable[Path] = ()) -> list[Path]:
     """Return the files of the project that define tilings: headers and sources of the host, then headers of kernels.
 
     Each in the order of their names, those in folders for another architecture (``arch35``) behind all others: they
-    define the same structures for other chips. Behind them headers in the folders ``others`` themselves, where projects
-    keep what several of them share.
+    define the same structures for other chips. Behind them what they include of other operators by a path from
+    themselves, and headers in the folders ``others`` themselves, where projects keep what several of them share.
     """
     folder = project_folder(source)
     found: list[Path] = []
@@ -48,8 +49,26 @@ def host_headers(source: Path, others: Iterable[Path] = ()) -> list[Path]:
         parts = ((hosts_of(folder), _HOST_FILES), (folder / _KERNELS, _KERNEL_FILES))
         found = [path for part, ways in parts for way in ways for path in sorted(part.rglob(way))]
         found.sort(key=lambda path: bool(_architectures(path, folder) - _architectures(source, folder)))
+    found += _included_from_elsewhere(found)
     found += [path for other in others for path in sorted(other.glob("*.h")) if path not in found]
     return [path for path in found if path.stat().st_size <= _MOST_BYTES and "BEGIN_TILING_DATA_DEF" in _text(path)]
+
+
+def _included_from_elsewhere(files: Sequence[Path]) -> list[Path]:
+    """Return what ``files`` include, through others too, by paths from themselves, and what is none of them."""
+    known, found = {path.resolve() for path in files}, list[Path]()
+    waiting = list(files)
+    while waiting:
+        own = waiting.pop(0)
+        if own.stat().st_size > _MOST_BYTES:
+            continue
+        for name in _INCLUDE.findall(_COMMENT.sub(" ", _text(own))):
+            path = (own.parent / name).resolve()
+            if path not in known and path.is_file():
+                known.add(path)
+                found.append(path)
+                waiting.append(path)
+    return found
 
 
 def _architectures(path: Path, folder: Path) -> set[str]:

@@ -20,6 +20,7 @@ from npu_sim.ascendc.member_specialisations import without_default_constructors,
 from npu_sim.ascendc.operator_types import with_numbers
 from npu_sim.ascendc.source import Source, without_attributes, without_text
 from npu_sim.ascendc.tiling_structs import hosts_of, project_folder
+from npu_sim.ascendc.ub_pointers import with_elements_of_ub
 from npu_sim.errors import InputFileError
 
 INCLUDES = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
@@ -160,7 +161,7 @@ def hosts_beside(source: Source, headers: Iterable[Path]) -> list[Path]:
 def plain(text: str) -> str:
     """Return a text of the user as any compiler takes it, and with this emulator's headers, lines unmoved."""
     text = without_member_specialisations(without_attributes(with_numbers(text)))
-    return with_values_of_elements(without_default_constructors(text))
+    return with_elements_of_ub(with_values_of_elements(without_default_constructors(text)))
 
 
 def are_plain(headers: Mapping[Path, str]) -> bool:

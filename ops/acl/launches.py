@@ -11,8 +11,8 @@ from typing import Any
 
 from npu_sim.ascendc.arguments import Pointer, PointerList, PointerStruct
 from npu_sim.ascendc.build import CORE_KIND
+from npu_sim.ascendc.cores import Kind
 from npu_sim.ascendc.linked import LinkedKernel, Place, Sides, laid_out
-from npu_sim.ascendc.source import Kind
 from ops.acl.words import memory_at
 
 POINTER, INTEGER, FLOAT, BYTES, NULL, LIST, STRUCT, FILLED = range(8)

@@ -117,6 +117,26 @@ def test_kinds_of_cores_run_their_own_code(sdk, started, tmp_path):
     assert "4 calls, 4 launches: 0 findings" in done.stderr
 
 
+def test_a_kernel_is_for_the_cores_that_its_own_code_asks_for(sdk, started, tmp_path):
+    made = tmp_path / "cores"
+    assert main(["cc", str(PROGRAMS / "cores.asc"), "-o", str(made)]) == 0
+    done = started(made)
+    # one vector core for each block alone, two with a Cube core
+    assert (done.returncode, done.stdout) == (0, "010010\n111111\n")
+
+
+@pytest.mark.parametrize("options", [(), ("-DHAVE_WORKSPACE",), ("-DHAVE_WORKSPACE", "-DHAVE_TILING")])
+def test_a_workspace_of_a_kernel_is_behind_that_of_the_system(sdk, started, tmp_path, options):
+    made = tmp_path / "workspace"
+    assert main(["cc", str(PROGRAMS / "workspace.asc"), "-o", str(made), "--", *options]) == 0
+    done = started(made)
+    assert (done.returncode, done.stdout) == (0, "0 64 1 0\n")
+    if options:
+        done = started(made, "without")
+        assert done.stdout == "507015 0 0 0\n"
+        assert "argument 1 of the kernel must be its workspace, not nullptr (HAVE_WORKSPACE)" in done.stderr
+
+
 def test_example_is_for_the_product_it_was_compiled_for(example, started):
     done = started(example, NPU_SIM_PRODUCT="310p")
     assert (done.returncode, done.stdout) == (1, "")

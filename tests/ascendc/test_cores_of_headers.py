@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from npu_sim import ascendc
+from npu_sim.ascendc.cores import kind_of
 from npu_sim.ascendc.reached import reached
-from npu_sim.ascendc.source import kind_of
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()

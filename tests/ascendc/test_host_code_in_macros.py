@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim import ascendc
-from npu_sim.ascendc.source import kind_of, read_source
+from npu_sim.ascendc.cores import kind_of
+from npu_sim.ascendc.source import read_source
 from tests.ascendc.compiler import require_compiler
 
 require_compiler()

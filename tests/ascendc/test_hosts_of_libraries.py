@@ -203,13 +203,14 @@ def test_headers_are_named_from_the_root_of_their_project(tmp_path):
     assert tiled(tmp_path, "seen[0] = FIVE;", '#include "index/other/op_host/five.h"')[0] == 5
 
 
-def test_functions_of_the_projects_other_sources_are_linked(tmp_path):
+@pytest.mark.parametrize("suffix", ["cpp", "cc"])
+def test_functions_of_the_projects_other_sources_are_linked(tmp_path, suffix):
     for folder in ("common/inc/op_host", "common/src/op_host"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "common/inc/op_host/halves.h").write_text(
         "#pragma once\n#include <cstdint>\nnamespace own { int64_t Half(int64_t value); int64_t Unused(int64_t); }\n"
     )
-    (tmp_path / "common/src/op_host/halves.cpp").write_text(
+    (tmp_path / f"common/src/op_host/halves.{suffix}").write_text(
         '#include "op_host/halves.h"\nnamespace own { int64_t Half(int64_t value) { return value / 2; } }\n'
     )
     assert tiled(tmp_path, "seen[0] = own::Half(14);", '#include "op_host/halves.h"')[0] == 7

@@ -328,3 +328,53 @@ def test_a_key_chooses_among_the_declared_template_arguments(source_file, key, a
     tiled = ascendc.host_tiling(path, [x], [x], attributes=[key], product="910b")
     assert tiled.template_arguments == arguments
     assert tiled.key == (key if 0 <= key < 99 else 0)
+
+
+FORMATS = """
+#include "register/op_def_registry.h"
+namespace optiling {
+static ge::graphStatus Tile(gert::TilingContext* context) {
+  auto* seen = static_cast<int64_t*>(context->GetRawTilingData()->GetData());
+  for (int i = 0; i < 3; i++) seen[i] = context->GetInputDesc(i)->GetStorageFormat();
+  seen[3] = context->GetOutputDesc(0)->GetFormat().GetStorageFormat();
+  context->GetRawTilingData()->SetDataSize(32);
+  return ge::GRAPH_SUCCESS;
+}
+}
+namespace ops {
+class Laid : public OpDef {
+ public:
+  explicit Laid(const char* name) : OpDef(name) {
+    this->Input("x").DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT16})
+        .Format({ge::FORMAT_NC1HWC0, ge::FORMAT_NCHW, ge::FORMAT_NHWC});
+    this->Input("index").DataType({ge::DT_INT32, ge::DT_INT64, ge::DT_INT32})
+        .Format({ge::FORMAT_ND, ge::FORMAT_NCHW, ge::FORMAT_ND});
+    this->Input("more").DataTypeList({ge::DT_INT8}).FormatList({ge::FORMAT_FRACTAL_NZ});
+    this->Output("y").DataType({ge::DT_FLOAT, ge::DT_FLOAT16, ge::DT_FLOAT16})
+        .Format({ge::FORMAT_NC1HWC0, ge::FORMAT_ND, ge::FORMAT_NHWC});
+    this->AICore().SetTiling(optiling::Tile).AddConfig("ascend910b");
+    OpAICoreConfig config;
+    config.Input("x").DataType({ge::DT_FLOAT}).Format({ge::FORMAT_NHWC});
+    this->AICore().AddConfig("ascend310p", config);
+  }
+};
+OP_ADD(Laid);
+}
+"""
+ND, NCHW, NHWC, NC1HWC0, NZ = 2, 0, 1, 3, 29
+
+
+@pytest.mark.parametrize(
+    ("product", "types", "formats"),
+    [
+        ("910b", "f4 i4 f4", [NC1HWC0, ND, NZ, NC1HWC0]),
+        ("910b", "f2 i8 f2", [NCHW, NCHW, NZ, ND]),
+        ("910b", "f2 i4 f2", [NHWC, ND, NZ, NHWC]),
+        ("310p", "f4 i4 f4", [NHWC, ND, NZ, NC1HWC0]),
+    ],
+)
+def test_formats_are_those_that_the_definition_has_for_the_types(tmp_path, product, types, formats):
+    (tmp_path / "laid.cpp").write_text(FORMATS)
+    x, index, y = (np.zeros((2, 3, 4, 5, 16), kind) for kind in types.split())
+    tiled = ascendc.host_tiling(tmp_path / "laid.cpp", [x, index, np.zeros(8, np.int8)], [y], product=product)
+    assert np.frombuffer(tiled.data, np.int64).tolist() == formats

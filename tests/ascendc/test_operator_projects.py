@@ -102,6 +102,24 @@ def test_a_kernel_reads_the_tiling_that_its_host_sources_define(project: Path) -
     assert run.findings == ()
 
 
+def test_a_kernel_reads_a_tiling_that_its_host_sources_include_of_another_operator(tmp_path: Path) -> None:
+    for place, text in (
+        ("one/op_host/shared_tiling.h", HOST),
+        ("two/op_host/scale_two_tiling.h", '#pragma once\n#include "../../one/op_host/shared_tiling.h"\n'),
+        ("two/op_host/scale_two.cpp", '#include "scale_two_tiling.h"\n#include "../not/there.h"\n'),
+        ("two/op_kernel/scale_two.cpp", KERNEL.replace('#include "helpers.h"', "")),
+    ):
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(text)
+    kernel = tmp_path / "two/op_kernel/scale_two.cpp"
+    assert host_headers(kernel) == [tmp_path / "one/op_host/shared_tiling.h"]
+    tiling = np.zeros((), TILING)
+    tiling["count"], tiling["parts"], tiling["wide"], tiling["scale"] = 64, (7, 8, 9), 2, 1.5
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    ascendc.compile(kernel)(x, y, None, tiling=tiling, outputs=[1])
+    assert np.array_equal(y, x * np.float32(1.5 * 2 + 9))
+
+
 def test_structures_come_behind_what_they_hold_and_only_if_the_source_has_none(project: Path) -> None:
     headers = host_headers(project)
     text = structs_header(headers, "scale_two", [KERNEL])
@@ -151,10 +169,12 @@ SELECTED = """
 ASCENDC_TPL_SEL(ASCENDC_TPL_ARGS_SEL(ASCENDC_TPL_KERNEL_TYPE_SEL(ASCENDC_TPL_AIC_ONLY),
                                      ASCENDC_TPL_UINT_SEL(MODE, ASCENDC_TPL_UI_LIST, 0)));
 """
+START = "#define START(object) REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), object)"
 SAID = {
     "selected": (SELECTED, "cube"),
     "default": ("inline void says() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_MIX_AIC_1_1); }", "mix"),
-    "matmul": ("#define START(object) REGIST_MATMUL_OBJ(&pipe, GetSysWorkSpacePtr(), object)", "mix"),
+    "matmul": (f"{START}\n#define WORK [](auto pipe, auto object) {{ START(object); }}", "mix"),
+    "another's matmul": (START, "vector"),
     "nothing": ("template <class T> inline void unused(T a) { Mmad(a, a, a, MmadParams()); }", "vector"),
     "other chip": ("#if __NPU_ARCH__ == 3510\ninline void s() { KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIC_ONLY); }\n"
                    "#endif", "vector"),
@@ -167,11 +187,13 @@ def test_a_header_says_which_cores_a_kernel_is_for(tmp_path: Path, said: str) ->
     (tmp_path / "says.h").write_text(text)
     path = tmp_path / "k.cpp"
     kernel = 'extern "C" __global__ __aicore__ void k(GM_ADDR x) {}\n'
+    if "WORK" in text:
+        kernel = kernel.replace("{}", "{ auto work = WORK; }")
     head = '#include "kernel_operator.h"\nusing namespace AscendC;\n#include "says.h"\n'
     path.write_text(head + kernel)
     assert ascendc.compile(path).kind == kind
     assert ascendc.compile(path, kind="cube").kind == "cube"
-    path.write_text(head + kernel.replace("{}", "{ KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); }"))
+    path.write_text(head + kernel.replace("{", "{ KERNEL_TASK_TYPE_DEFAULT(KERNEL_TYPE_AIV_ONLY); "))
     assert ascendc.compile(path).kind == "vector"
 
 

@@ -201,6 +201,9 @@ def test_directives_compare_numbers_and_nothing_else_changes() -> None:
     assert made == f"#if A == {bf16} && \\\n  1\nint a = DT_BF16;\n#ifdef __cplusplus // DT_X\n#endif\n"
     assert with_numbers("#if B == ge::DT_FLOAT\n") == f"#if B == {numbers()['DT_FLOAT']}\n"
     assert with_numbers("#define DT_FLOAT 0\n#if DT_OWN\n") == "#define DT_FLOAT 0\n#if DT_OWN\n"
+    # what no tensor has here is no DT_FLOAT, as 0 would be
+    assert with_numbers("#if ORIG_DTYPE_X == DT_COMPLEX64\n") == "#if ORIG_DTYPE_X == 16\n"
+    assert numbers()["DT_FLOAT"] == 0
     assert not uses_types(["auto f = FORMAT_ND;"])
     assert type_macros(None, ["x"], ["DT_FLOAT"], [], ["#define DTYPE_X half\nDTYPE_X"]) == Types(
         (f"ORIG_DTYPE_X={numbers()['DT_FLOAT']}", f"FORMAT_X={numbers()['FORMAT_ND']}")
@@ -237,3 +240,12 @@ def test_arrays_of_other_types_than_the_operator_has_are_refused_of_kernels_that
     kernel(np.zeros(16, np.float16), np.zeros(16, np.float32), np.zeros(8, np.float32))
     with pytest.raises(DTypeError, match="types of HalfSum must be a combination of its definition"):
         kernel(np.zeros(16, np.float16), np.zeros(16, np.float32), np.zeros(16, np.float16))
+
+
+def test_a_program_is_made_anew_by_other_code_of_this_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "k.cpp"
+    path.write_text('#include "kernel_operator.h"\nextern "C" __global__ __aicore__ void k(GM_ADDR x) {}\n')
+    made = ascendc.compile(path).build()
+    assert ascendc.compile(path).build() == made
+    monkeypatch.setattr("npu_sim.ascendc.build._own_code", lambda: ("text = text",))
+    assert ascendc.compile(path).build() != made

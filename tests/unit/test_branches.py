@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from npu_sim.ascendc.branches import without_dead_branches
-from npu_sim.ascendc.source import kind_of
+from npu_sim.ascendc.cores import kind_of
 
 
 def _left(code: str, *defines: str) -> str:
@@ -36,6 +36,7 @@ def _left(code: str, *defines: str) -> str:
         ("#if SIZE + 1 > 2", ("SIZE=1",), "ab"),  # no arithmetic
         ("#if defined(ORIG_DTYPE_X) && ORIG_DTYPE_X == DT_FLOAT", (), "ab"),  # of the call
         ("#ifdef FORMAT_X", (), "ab"),
+        ("#if TILING_KEY_VAR == 7", (), "ab"),
         ("#if ORIG_DTYPE_X == 1", ("ORIG_DTYPE_X=0",), "b"),
         ("#if HAS(x)", (), "ab"),
         ("#if OTHER", ("OTHER=SCENE", "SCENE=0"), "b"),

@@ -140,13 +140,22 @@ def _cycles(builder):
 
 def test_results_that_would_overwrite_the_offsets_are_refused():
     builder = ProgramBuilder(A2)
-    builder.gather(dst=512, src0=0, src1=512, src_bytes=64, dtype=Data.FP32, count=8)
+    builder.gather(dst=512, src0=0, src1=512, src_bytes=64, dtype=Data.FP16, count=8)
+    builder.gather(dst=512, src0=0, src1=480, src_bytes=64, dtype=Data.FP32, count=16)
     builder.gather_masked(dst=480, src0=0, src1=512, src_bytes=64, dtype=Data.FP32)
+    builder.gather_masked(dst=512, src0=0, src1=512, src_bytes=64, dtype=Data.FP32, repeat=2, dst_rep_stride=9)
     builder.gatherb(dst=288, src0=0, src1=512, src_bytes=64, dtype=Data.INT32)
     builder.gatherb(dst=256, src0=0, src1=512, src_bytes=64, dtype=Data.INT32)
+    own = ", or, for elements of 4 bytes, in their place"
+    cases = (
+        ("Gather", own, 512),
+        ("Gather", own, 512),
+        ("Gather", own, 480),
+        ("Gather", own, 512),
+        ("Gatherb", "", 288),
+    )
     assert [v.detail for v in verify(builder.rows, A2)] == [
-        f"{name} dst must be apart from the offsets, not {at} ({A2.name})"
-        for name, at in (("Gather", 512), ("Gather", 480), ("Gatherb", 288))
+        f"{name} dst must be apart from the offsets{but}, not {at} ({A2.name})" for name, but, at in cases
     ]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from npu_sim.ascendc.cores import kind_of
 from npu_sim.ascendc.launches import launches_as_calls
 from npu_sim.ascendc.shared_names import shared_kernels, with_types_of_kernels
-from npu_sim.ascendc.source import kernel_heads, kind_of, without_text
+from npu_sim.ascendc.source import kernel_heads, without_text
 from npu_sim.errors import InputFileError
 
 
@@ -52,12 +53,12 @@ __global__ __mix__(1, 0) void cubes() { }
 
 def test_heads_of_kernels():
     heads = kernel_heads(without_text(HEADS))
-    assert {name: (head.kind, head.vectors, head.names, head.is_template) for name, head in heads.items()} == {
-        "add": ("mix", 2, ["x", "y", "tiling"], False),
-        "scale": ("vector", 2, ["x", "n"], True),
-        "product": ("cube", 2, ["a"], False),
-        "both": ("mix", 2, [], False),
-        "cubes": ("cube", 2, [], False),
+    assert {name: (head.cores, head.names, head.is_template, head.is_defined) for name, head in heads.items()} == {
+        "add": (None, ["x", "y", "tiling"], False, True),
+        "scale": (("vector", 2), ["x", "n"], True, True),
+        "product": (("cube", 2), ["a"], False, False),
+        "both": (("mix", 2), [], False, True),
+        "cubes": (("cube", 2), [], False, True),
     }
     assert heads["add"].parameters == "GM_ADDR x, GM_ADDR y, Tiling tiling"
 

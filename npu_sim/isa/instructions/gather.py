@@ -20,6 +20,7 @@ from npu_sim.isa.instruction import (
     ITEM,
     UNIFIED_B16,
     WORD,
+    Flags,
     Index,
     Instruction,
     Range,
@@ -48,7 +49,9 @@ emit_gather = vector_emitter(
 
 ``src1`` holds uint32, multiples of the bytes of an element. ``src_bytes``: how far behind ``src0`` they may reach, in
 bytes; an offset beyond ends the run. srcBaseAddr of Gather is part of ``src0`` here. ASSUMED: ``src0`` may be any
-element; the page has the tensor begin with a block of 32 bytes, and published kernels for A2 do not.""",
+element; the page has the tensor begin with a block of 32 bytes, and published kernels for A2 do not. ``dst`` may be
+``src1`` for elements of 32 bits, and lie in the source where no 256 bytes of the result replace what later ones take
+(ASSUMED: the page has neither, published kernels for A2 both).""",
 )
 
 
@@ -74,6 +77,26 @@ def inside(offsets, item, reach):
 
 
 @jit
+def _is_replaced(at, item, dst, step, lanes, repeat, low, high):
+    """Return whether any of the ``item`` bytes at ``at`` is in a result of a repeat before ``repeat``.
+
+    ``step`` is from repeat to repeat, in bytes, of results of ``lanes`` lanes of which the mask has some.
+    """
+    if repeat == 0 or at + item <= dst:
+        return False
+    first, last = np.int64(0), np.int64(0)
+    if step > 0:
+        first = max((at - dst - lanes * item) // step + 1, 0)
+        last = min((at + item - 1 - dst) // step, repeat - 1)
+    for r in range(first, last + 1):
+        behind = at - dst - r * step
+        for lane in range(max(behind // item, 0), min((behind + item - 1) // item + 1, lanes)):
+            if block_bits(low, high, lane, 1) != 0:
+                return True
+    return False
+
+
+@jit
 def _elements(ub, base, offsets, item, data):
     """Copy the elements at ``offsets`` behind ``base`` to ``data``, one behind the other."""
     if item == 4:
@@ -88,7 +111,11 @@ def _elements(ub, base, offsets, item, data):
 
 @jit
 def run(row, ub, staging):
-    """Look at all offsets before anything is written; ASSUMED: 256 bytes of the result are read before they are."""
+    """Look at all offsets before anything is written; ASSUMED: 256 bytes of the result are read before they are.
+
+    The page has source and result in memory of their own. Published kernels for A2 have them in one and take each
+    element from the 256 bytes that it goes to, so that is done; what 256 bytes before have replaced is refused.
+    """
     item, count = np.int64(item_bytes(row["dtype"])), np.int64(row["count"])
     if item != 2 and item != 4:
         return False
@@ -96,7 +123,10 @@ def run(row, ub, staging):
     offsets, data = reinterpret(ub[b : b + 4 * count], np.uint32), reinterpret(staging[: REPEAT_BYTES // 4], np.uint8)
     if not inside(offsets, item, np.int64(row["src_bytes"])):
         return False
-    lanes = lanes_of(item)
+    lanes, every = lanes_of(item), np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+    for i in range(count):
+        if _is_replaced(a + np.int64(offsets[i]), item, d, np.int64(REPEAT_BYTES), lanes, i // lanes, every, every):
+            return False
     for first in range(0, count, lanes):
         part = offsets[first : first + lanes]
         _elements(ub, a, part, item, data)
@@ -161,12 +191,16 @@ def _offset_boxes(row, out, count, lanes):
 
 @jit
 def run_masked(row, ub, staging):
-    """Look at all offsets before anything is written; ASSUMED: a repeat of the result is read before it is."""
+    """Look at all offsets before anything is written; ASSUMED: a repeat of the result is read before it is.
+
+    Elements that repeats before have replaced are refused, as without a mask.
+    """
     item = np.int64(item_bytes(row["dtype"]))
     if (item != 2 and item != 4) or row["mode"] & Mode.COUNTER != 0:
         return False
     lanes, repeats, a, b = lanes_of(item), np.int64(row["repeat"]), np.int64(row["src0"]), np.int64(row["src1"])
     low, high, data = row["mask_low"], row["mask_high"], reinterpret(staging[: REPEAT_BYTES // 4], np.uint8)
+    dst, step = np.int64(row["dst"]), np.int64(row["dst_rep_stride"]) * BLOCK
     for writes in range(2):
         for r in range(repeats):
             for lane in range(lanes):
@@ -178,19 +212,12 @@ def run_masked(row, ub, staging):
                 if writes == 0:
                     if not inside(offset, item, np.int64(row["src_bytes"])):
                         return False
+                    if _is_replaced(a + np.int64(offset[0]), item, dst, step, lanes, r, low, high):
+                        return False
                 else:
                     _elements(ub, a, offset, item, data[lane * item :])
             if writes != 0:
-                put(
-                    ub,
-                    np.int64(row["dst"]) + r * np.int64(row["dst_rep_stride"]) * BLOCK,
-                    item,
-                    lanes,
-                    ONCE,
-                    low,
-                    high,
-                    data,
-                )
+                put(ub, dst + r * step, item, lanes, ONCE, low, high, data)
     return True
 
 
@@ -201,8 +228,8 @@ def cost_masked(row, cost):
     return gathering(amount(np.int64(row["repeat"]), lanes_of(size), ONCE), size, cost)
 
 
-def keep_offsets(chunk: Rows, index: Index, written: Numbers, offsets: Numbers) -> None:
-    """Report results that reach into the offsets: they would lead where nobody looked before.
+def keep_offsets(chunk: Rows, index: Index, written: Numbers, offsets: Numbers, in_place: Flags | None = None) -> None:
+    """Report results that reach into the offsets: they might lead where nobody looked before.
 
     Parameters
     ----------
@@ -210,15 +237,27 @@ def keep_offsets(chunk: Rows, index: Index, written: Numbers, offsets: Numbers) 
         See `Rows`.
     written, offsets : int64[n]
         Bytes from ``dst`` to the last result, bytes of all offsets.
+    in_place : bool[n], optional
+        Whether each result replaces its own offset, where such a form is. ASSUMED: the offset is read before that. The
+        page has source and result in memory of their own, and published kernels for A2 do this.
     """
     dst, src = chunk.column(index, "dst"), chunk.column(index, "src1")
     meet = (written > 0) & (offsets > 0) & (dst < src + offsets) & (src < dst + written)
-    chunk.rule(index, meet, "dst", "apart from the offsets")
+    if in_place is None:
+        chunk.rule(index, meet, "dst", "apart from the offsets")
+    else:
+        text = "apart from the offsets, or, for elements of 4 bytes, in their place"
+        chunk.rule(index, meet & ~in_place, "dst", text)
+
+
+def _is_in_place(chunk: Rows, index: Index) -> Flags:
+    """Return whether the first results are as large as their offsets, bool[n], and in their place."""
+    return (chunk.item_bytes(index) == 4) & (chunk.column(index, "dst") == chunk.column(index, "src1"))
 
 
 def check(chunk: Rows, index: Index) -> None:
     count = chunk.column(index, "count")
-    keep_offsets(chunk, index, count * chunk.item_bytes(index), 4 * count)
+    keep_offsets(chunk, index, count * chunk.item_bytes(index), 4 * count, _is_in_place(chunk, index))
 
 
 def check_masked(chunk: Rows, index: Index) -> None:
@@ -226,14 +265,19 @@ def check_masked(chunk: Rows, index: Index) -> None:
     chunk.unsupported(index, bad, lambda row: "must come in NORMAL mode: what COUNTER mode does here is not known")
     repeats, step = chunk.column(index, "repeat"), chunk.column(index, "dst_rep_stride") * BLOCK
     lanes = REPEAT_BYTES // chunk.item_bytes(index)
-    keep_offsets(chunk, index, np.where(repeats > 0, (repeats - 1) * step + REPEAT_BYTES, 0), 4 * lanes * repeats)
+    written = np.where(repeats > 0, (repeats - 1) * step + REPEAT_BYTES, 0)
+    in_place = _is_in_place(chunk, index) & ((step == REPEAT_BYTES) | (repeats == 1))
+    keep_offsets(chunk, index, written, 4 * lanes * repeats, in_place)
 
 
 _SPACES = {"dst": Space.UB, "src0": Space.UB, "src1": Space.UB}
 _ARCHS = frozenset({M200, C220})
 _REACH: tuple[Range, ...] = (("src_bytes", 0, 2**31 - 1),)
 _DTYPES = {M200: UNIFIED_B16 | B32, C220: B16 | B32}
-_BY_DATA = "an offset in src1 a multiple of the bytes of an element and inside the first src_bytes bytes"
+_BY_DATA = (
+    "an offset in src1 a multiple of the bytes of an element and inside the first src_bytes bytes, of an element that "
+    "no repeat before has replaced by its result"
+)
 
 _MASKED = Instruction(
     api="Gather",

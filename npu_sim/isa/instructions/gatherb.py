@@ -30,7 +30,8 @@ emit_gatherb = vector_emitter(
     """Gatherb: block 8 r + j is the 32 bytes ``src1[8 r + j]`` bytes behind ``src0``.
 
 It goes to block ``r * dst_rep_stride + j * dst_blk_stride``, ``repeat`` times 8 blocks. ``src1`` holds uint32,
-multiples of 32. ``src_bytes``: how far behind ``src0`` they may reach; an offset beyond ends the run.""",
+multiples of 32. ``src_bytes``: how far behind ``src0`` they may reach; an offset beyond ends the run, and so does a
+block that has been replaced: the page has source and result in memory of their own.""",
 )
 
 
@@ -48,18 +49,31 @@ def footprint(row, out):
 
 
 @jit
+def _is_replaced(block, between, step, count):
+    """Return whether the block that lies ``block`` behind the first result is one of the first ``count`` results."""
+    for j in range(min(PER_REPEAT, count)):
+        repeats = (count - j + PER_REPEAT - 1) // PER_REPEAT
+        behind = block - j * between
+        if behind == 0 or (behind > 0 and step > 0 and behind % step == 0 and behind // step < repeats):
+            return True
+    return False
+
+
+@jit
 def run(row, ub):
-    """Look at all offsets before anything is written."""
-    repeats, a, b = np.int64(row["repeat"]), np.int64(row["src0"]), np.int64(row["src1"])
+    """Look at all offsets before anything is written; a block that was replaced before it is taken is refused."""
+    repeats, a, b, d = np.int64(row["repeat"]), np.int64(row["src0"]), np.int64(row["src1"]), np.int64(row["dst"])
+    between, step = np.int64(row["dst_blk_stride"]), np.int64(row["dst_rep_stride"])
     offsets = reinterpret(ub[b : b + BLOCK * repeats], np.uint32)
     for i in range(len(offsets)):
         if offsets[i] % BLOCK != 0 or np.int64(offsets[i]) + BLOCK > np.int64(row["src_bytes"]):
             return False
+        if _is_replaced((a + np.int64(offsets[i]) - d) // BLOCK, between, step, i):
+            return False
     for r in range(repeats):
         for j in range(PER_REPEAT):
-            block = r * np.int64(row["dst_rep_stride"]) + j * np.int64(row["dst_blk_stride"])
             source = a + np.int64(offsets[PER_REPEAT * r + j])
-            copy_bytes(ub, np.int64(row["dst"]) + block * BLOCK, ub, source, BLOCK)
+            copy_bytes(ub, d + (r * step + j * between) * BLOCK, ub, source, BLOCK)
     return True
 
 
@@ -87,7 +101,7 @@ INSTRUCTION = Instruction(
     ranges=(("repeat", 0, BYTE), ("src_bytes", 0, 2**31 - 1), ("dst_blk_stride", 0, BYTE), ("dst_rep_stride", 0, BYTE)),
     dtypes={C220: frozenset({Data.INT16, Data.INT32})},
     own_types=("src1",),
-    by_data="an offset in src1 a multiple of 32 and inside the first src_bytes bytes",
+    by_data="an offset in src1 a multiple of 32 and inside the first src_bytes bytes, of a block that is there still",
     unit="vector",
     footprint=footprint,
     run=run,

@@ -5,7 +5,7 @@
 #include "npusim/registers.h"
 #include "npusim/layout.h"
 #include "npusim/library.h"
-#include "npusim/lower_names.h"
+#include "npusim/ub_pointers.h"
 #include "npusim/bilinear.h"
 #include "npusim/logical.h"
 #include "npusim/cumsum.h"

@@ -513,11 +513,37 @@ template <class T> T argument(int64_t index) {
   }
 }
 
+// That of the system; null: where it is has not been set.
+inline uint8_t* workspace = nullptr;
+
+#if defined(NPUSIM_SYSTEM_WORKSPACE) && defined(HAVE_WORKSPACE)
+// Options of a program's compiler: the last parameter is the workspace, with HAVE_TILING the one before the tiling. What a
+// launch is given begins with the system's, which is set, and the kernel gets what is behind.
+#ifdef HAVE_TILING
+constexpr size_t BEHIND_WORKSPACE = 1;
+#else
+constexpr size_t BEHIND_WORKSPACE = 0;
+#endif
+template <class A, size_t index, size_t count> A kernel_argument() {
+  A given = argument<A>(index);
+  if constexpr (index + 1 + (count > 1 ? BEHIND_WORKSPACE : 0) == count) {
+    static_assert(std::is_pointer_v<A>, "HAVE_WORKSPACE: the last parameter (HAVE_TILING: the one before) is a pointer");
+    if (given == nullptr)
+      refuse(Here{"", 0}, "argument %d of the kernel must be its workspace, not nullptr (HAVE_WORKSPACE)", int(index));
+    workspace = (uint8_t*)given;
+    return (A)(workspace + NPUSIM_SYSTEM_WORKSPACE);
+  }
+  return given;
+}
+#else
+template <class A, size_t index, size_t count> A kernel_argument() { return argument<A>(index); }
+#endif
+
 template <class... A, size_t... I> void call(void (*kernel)(A...), std::index_sequence<I...>) {
   if (control->argument_count != int64_t(sizeof...(A)))
     refuse(Here{"", 0}, "the kernel must be given %d arguments, not %lld", int(sizeof...(A)),
            (long long)control->argument_count);
-  kernel(argument<A>(I)...);
+  kernel(kernel_argument<A, I, sizeof...(A)>()...);
 }
 
 inline void (*the_kernel)() = nullptr;
@@ -620,7 +646,7 @@ inline void on_signal(int number, siginfo_t* info, void* context) {
   else if (number == SIGSEGV && uint64_t(at) < uint64_t(control->ub_bytes))
     snprintf(control->text, TEXT_BYTES,
              "%s: it touched memory at %p, which is not its own; if that is a place in UB: there GetValue and SetValue "
-             "are modelled, loads and stores through pointers are not",
+             "are modelled, and numbers behind names that are declared as __ubuf__ pointers (p[i], *p)",
              name, info->si_addr);
   else if (number == SIGSEGV || number == SIGBUS)
     snprintf(control->text, TEXT_BYTES, "%s: it touched memory at %p, which is not its own", name, info->si_addr);

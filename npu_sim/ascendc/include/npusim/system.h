@@ -4,8 +4,6 @@
 
 namespace npusim {
 
-inline uint8_t* workspace = nullptr;
-
 struct Whole {
   int64_t value;
   template <class T, class = std::enable_if_t<std::is_integral_v<T>>> constexpr Whole(T from) : value(int64_t(from)) {}
@@ -120,7 +118,15 @@ inline GM_ADDR GetSysWorkSpacePtr() {
   if (npusim::workspace || npusim::control->scratch < 0) return npusim::workspace;
   return npusim::gm + npusim::control->scratch;
 }
-inline GM_ADDR GetUserWorkspace(GM_ADDR pointer) { return pointer; }
+// A kernel that is called with its arguments gets its own workspace, one that a program launches the system's in front of
+// that. ASSUMED: where no workspace was set for the system, which documents ask for, it begins at the argument.
+inline GM_ADDR GetUserWorkspace(GM_ADDR pointer) {
+#ifdef NPUSIM_SYSTEM_WORKSPACE
+  return (npusim::workspace ? npusim::workspace : pointer) + NPUSIM_SYSTEM_WORKSPACE;
+#else
+  return pointer;
+#endif
+}
 
 inline float ToFloat(const bfloat16_t& value) { return float(value); }
 // Of the scalar unit: a number to half, towards the odd neighbour, or to int32_t. ASSUMED: what no int32_t holds is clamped,

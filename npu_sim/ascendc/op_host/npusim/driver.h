@@ -4,6 +4,7 @@
 // input of the definition how many tensors it is, and each; the outputs alike; attributes by name or number. The answer
 // is words, too.
 #pragma once
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -51,6 +52,7 @@ class Call {
       for (; count > 0; count--) context.inputs.push_back(tensor());
     }
     for (int64_t output = whole(); output > 0; output--) context.outputs.push_back(tensor());
+    if (definition_) set_formats(context);
     if (definition_)
       for (const auto& one : definition_->attributes) context.attributes.values.push_back(one->value);
     for (int64_t attribute = whole(); attribute > 0; attribute--) take_attribute(context.attributes);
@@ -86,6 +88,42 @@ class Call {
     std::vector<int64_t> dims = list(integer);
     std::string data = bytes();
     return gert::Tensor(gert::Shape(dims), type, format, {data.begin(), data.end()});
+  }
+
+  // An array has no format: it is ND where the definition has that for its types, else the first that it has for them.
+  void set_formats(gert::TilingContext& context) {
+    struct Given {
+      const ops::OpParamDef* param;
+      std::vector<gert::Tensor*> tensors;
+    };
+    std::vector<Given> all;
+    for (size_t at = 0; at < context.anchors.size() && at < definition_->inputs.size(); at++) {
+      all.push_back({param_of(*definition_->inputs[at]), {}});
+      const auto& own = context.anchors[at];
+      for (size_t i = 0; i < own.GetInstanceNum(); i++)
+        all.back().tensors.push_back(&context.inputs[own.GetInstanceStart() + i]);
+    }
+    for (size_t at = 0; at < context.outputs.size() && at < definition_->outputs.size(); at++)
+      all.push_back({param_of(*definition_->outputs[at]), {&context.outputs[at]}});
+    auto fits = [&](size_t column) {
+      for (const Given& one : all)
+        for (const gert::Tensor* tensor : one.tensors)
+          if (column < one.param->types.size() && one.param->types[column] != tensor->GetDataType()) return false;
+      return true;
+    };
+    for (const Given& one : all) {
+      std::vector<ge::Format> found = one.param->free_formats;
+      for (size_t column = 0; column < one.param->formats.size(); column++)
+        if (fits(column)) found.push_back(one.param->formats[column]);
+      if (found.empty()) continue;
+      bool has_nd = std::find(found.begin(), found.end(), ge::FORMAT_ND) != found.end();
+      for (gert::Tensor* tensor : one.tensors) tensor->SetStorageFormat(has_nd ? ge::FORMAT_ND : found[0]);
+    }
+  }
+  const ops::OpParamDef* param_of(const ops::OpParamDef& param) {
+    for (const auto& own : definition_->AICore().params)
+      if (own->name == param.name) return own.get();
+    return &param;
   }
 
   void take_attribute(gert::RuntimeAttrs& attributes) {

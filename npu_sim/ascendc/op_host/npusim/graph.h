@@ -112,6 +112,7 @@ class StorageFormat {
   StorageFormat(ge::Format format = ge::FORMAT_ND) : format_(format) {}
   ge::Format GetStorageFormat() const { return format_; }
   ge::Format GetOriginFormat() const { return format_; }
+  void SetStorageFormat(ge::Format format) { format_ = format; }
 
  private:
   ge::Format format_;
@@ -124,6 +125,7 @@ class CompileTimeTensorDesc {
   const StorageFormat& GetFormat() const { return format_; }
   ge::Format GetStorageFormat() const { return format_.GetStorageFormat(); }
   ge::Format GetOriginFormat() const { return format_.GetOriginFormat(); }
+  void SetStorageFormat(ge::Format format) { format_.SetStorageFormat(format); }
 
  protected:
   ge::DataType type_;

@@ -1,5 +1,7 @@
 // Definitions of operators and their tiling functions, as host sources register them.
 #pragma once
+#include <strings.h>
+
 #include "npusim/contexts.h"
 #include "npusim/log.h"
 #include "npusim/template_argument.h"
@@ -58,7 +60,7 @@ enum Option { IGNORE = 0, OPTIONAL = 1, REQUIRED = 2, DYNAMIC = 3, VIRTUAL = 4 }
 enum class DependScope { ALL, TILING, INVALID_SCOPE };
 enum class FollowType { ALL, DTYPE, FORMAT, SHAPE, INVALID_TYPE };
 
-// An input or output. Types and formats are what a build compiles kernels for, and say nothing of a tiling.
+// An input or output. Types and formats are those that a build compiles kernels for, by combination.
 class OpParamDef {
  public:
   explicit OpParamDef(std::string own) : name(std::move(own)) {}
@@ -69,9 +71,13 @@ class OpParamDef {
   template <class... A> Class& Name(A&&...) { return *this; }
 #define NPUSIM_TAKES_LIST(Class, Name, Item) \
   Class& Name(std::vector<Item>) { return *this; }
-  NPUSIM_TAKES_LIST(OpParamDef, DataType, ge::DataType) NPUSIM_TAKES_LIST(OpParamDef, DataTypeList, ge::DataType)
+  std::vector<ge::DataType> types;
+  std::vector<ge::Format> formats, free_formats;  // free: with every combination of the others
+  OpParamDef& DataType(std::vector<ge::DataType> all) { return types = std::move(all), *this; }
+  OpParamDef& Format(std::vector<ge::Format> all) { return formats = std::move(all), *this; }
+  OpParamDef& FormatList(std::vector<ge::Format> all) { return free_formats = std::move(all), *this; }
+  NPUSIM_TAKES_LIST(OpParamDef, DataTypeList, ge::DataType)
   NPUSIM_TAKES_LIST(OpParamDef, DataTypeForBinQuery, ge::DataType)
-  NPUSIM_TAKES_LIST(OpParamDef, Format, ge::Format) NPUSIM_TAKES_LIST(OpParamDef, FormatList, ge::Format)
   NPUSIM_TAKES_LIST(OpParamDef, FormatForBinQuery, ge::Format)
   NPUSIM_TAKES_LIST(OpParamDef, UnknownShapeFormat, ge::Format)
   NPUSIM_SAYS_NOTHING(OpParamDef, ValueDepend) NPUSIM_SAYS_NOTHING(OpParamDef, AutoContiguous)
@@ -102,19 +108,17 @@ class OpAttrDef {
   NPUSIM_SAYS_NOTHING(OpAttrDef, Version) NPUSIM_SAYS_NOTHING(OpAttrDef, Comment)
 };
 
-// Of a chip: the inputs and outputs of the operator hold for all here.
+// Of a chip, whose own inputs and outputs stand for those of the operator.
 class OpAICoreConfig {
  public:
   explicit OpAICoreConfig(const char* = "") {}
-  OpParamDef& Input(const char* name) { return params_.emplace_back(std::make_unique<OpParamDef>(name)), *params_.back(); }
+  std::vector<std::shared_ptr<OpParamDef>> params;
+  OpParamDef& Input(const char* name) { return *params.emplace_back(std::make_shared<OpParamDef>(name)); }
   OpParamDef& Output(const char* name) { return Input(name); }
   NPUSIM_SAYS_NOTHING(OpAICoreConfig, DynamicCompileStaticFlag) NPUSIM_SAYS_NOTHING(OpAICoreConfig, DynamicFormatFlag)
   NPUSIM_SAYS_NOTHING(OpAICoreConfig, DynamicRankSupportFlag) NPUSIM_SAYS_NOTHING(OpAICoreConfig, DynamicShapeSupportFlag)
   NPUSIM_SAYS_NOTHING(OpAICoreConfig, NeedCheckSupportFlag) NPUSIM_SAYS_NOTHING(OpAICoreConfig, PrecisionReduceFlag)
   NPUSIM_SAYS_NOTHING(OpAICoreConfig, ExtendCfgInfo)
-
- private:
-  std::vector<std::shared_ptr<OpParamDef>> params_;
 };
 
 class OpAICoreDef {
@@ -124,7 +128,11 @@ class OpAICoreDef {
     return npusim::registry()[op_].tiling = function, *this;
   }
   OpAICoreDef& AddConfig(const char*) { return *this; }
-  OpAICoreDef& AddConfig(const char*, OpAICoreConfig&) { return *this; }
+  OpAICoreDef& AddConfig(const char* family, OpAICoreConfig& config) {
+    if (!strcasecmp(family, npusim::soc_names().family.c_str())) params = config.params;
+    return *this;
+  }
+  std::vector<std::shared_ptr<OpParamDef>> params;  // of the chip of the call
   NPUSIM_SAYS_NOTHING(OpAICoreDef, SetCheckSupport) NPUSIM_SAYS_NOTHING(OpAICoreDef, SetOpSelectFormat)
   NPUSIM_SAYS_NOTHING(OpAICoreDef, SetOpSupportInfo) NPUSIM_SAYS_NOTHING(OpAICoreDef, SetOpSpecInfo)
   NPUSIM_SAYS_NOTHING(OpAICoreDef, SetParamGeneralize) NPUSIM_SAYS_NOTHING(OpAICoreDef, HcclGroup)
