@@ -123,9 +123,10 @@ def run(row, ub, staging):
     offsets, data = reinterpret(ub[b : b + 4 * count], np.uint32), reinterpret(staging[: REPEAT_BYTES // 4], np.uint8)
     if not inside(offsets, item, np.int64(row["src_bytes"])):
         return False
-    lanes, every = lanes_of(item), np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+    lanes, every, end = lanes_of(item), np.uint64(0xFFFF_FFFF_FFFF_FFFF), d + count * item
     for i in range(count):
-        if _is_replaced(a + np.int64(offsets[i]), item, d, np.int64(REPEAT_BYTES), lanes, i // lanes, every, every):
+        at = a + np.int64(offsets[i])
+        if at < end and _is_replaced(at, item, d, np.int64(REPEAT_BYTES), lanes, i // lanes, every, every):
             return False
     for first in range(0, count, lanes):
         part = offsets[first : first + lanes]
