@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from npu_sim.dtypes.bulk_jit import cast_in_place
+from npu_sim.dtypes.cast_jit import cast_in_place
 from npu_sim.dtypes.convert import CAST_MODES, cast, check_cast, round_hf32, round_to_integral
 from npu_sim.dtypes.convert_jit import cast_scalar, saturate_fp32
 from npu_sim.dtypes.element_types import ElementType

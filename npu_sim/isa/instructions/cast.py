@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from npu_sim._jit import jit
-from npu_sim.dtypes.bulk_jit import cast_in_place, decode_bf16, decode_fp16, encode_bf16, encode_fp16
+from npu_sim.dtypes.bulk_jit import decode_bf16, decode_fp16, encode_bf16, encode_fp16
+from npu_sim.dtypes.cast_jit import cast_in_place
 from npu_sim.dtypes.formats import RoundMode
 from npu_sim.isa.codes import C100, C220, M200, Data
 from npu_sim.isa.cost_vector import block_conflicts, whole_vector
