@@ -38,24 +38,25 @@ _SMALL_WORDS = 512  # ranges, the tree's stack, a tile
 
 
 @jit
-def places(l0a_size: Int, l0b_size: Int) -> tuple[Int, Int, Int, Int, Int, Int]:
-    """Return where the parts of the workspace begin behind the float64 copy of A, for carrier arrays of these sizes.
+def places(l0a_size: Int, l0b_size: Int) -> tuple[Int, Int, Int, Int, Int, Int, Int]:
+    """Return where the parts of the workspace begin behind the float64 copy of A, and its length in float64.
 
-    That of a panel of B in float64; float32 copies of A and B, rows of A without zeros, products of bytes and small
-    things in float32. Carriers of bytes hold two elements.
+    For carrier arrays of these sizes: that of a panel of B in float64; float32 copies of A and B, rows of A without
+    zeros, products of bytes and small things in float32. Carriers of bytes hold two elements.
     """
     a_words = max(l0a_size, 8 * (_MAX_K + 1))
     copy_a = 2 * (a_words + l0b_size)
     copy_b = copy_a + 2 * a_words
     rows = copy_b + 2 * l0b_size
     products = rows + 2 * a_words
-    return a_words, copy_a, copy_b, rows, products, products + 2 * a_words
+    small = products + 2 * a_words
+    return a_words, copy_a, copy_b, rows, products, small, small // 2 + _SMALL_WORDS + 8
 
 
 @jit
 def scratch_words(l0a_size: Int, l0b_size: Int) -> Int:
     """Return how many float64 `mmad` needs as ``scratch`` for carrier arrays of these sizes."""
-    return places(l0a_size, l0b_size)[5] // 2 + _SMALL_WORDS + 8
+    return places(l0a_size, l0b_size)[6]
 
 
 def scratch_floats(core: CoreSpec) -> int:
@@ -66,8 +67,7 @@ def scratch_floats(core: CoreSpec) -> int:
     core : CoreSpec
         Capacities of the core; carriers take two bytes of architectural capacity each.
     """
-    small = as_written(places)(core.l0a_bytes // 2, core.l0b_bytes // 2)[5]
-    return int(small // 2 + _SMALL_WORDS + 8)
+    return int(as_written(places)(core.l0a_bytes // 2, core.l0b_bytes // 2)[6])
 
 
 @jit
@@ -199,7 +199,7 @@ def _mmad_with(model):
         if a_at + 256 * a_fractals > l0a.size or b_at + 256 * k1 * n1 > l0b.size or c_at + 256 * m1 * n1 > l0c.size:
             return BAD_RANGE
 
-        a_words, staged_a, staged_b, packed, _, small = places(l0a.size, l0b.size)
+        a_words, staged_a, staged_b, packed, _, small, _ = places(l0a.size, l0b.size)
         singles = reinterpret(scratch, np.float32)
         a = l0a
         b = l0b

@@ -187,7 +187,7 @@ def mmad_bytes_with(model: Any) -> Any:
         ):
             return False
         singles = reinterpret(scratch, np.float32)
-        a_words, left, right, rows, products, small = places(l0a.size, l0b.size)
+        a_words, left, right, rows, products, small, _ = places(l0a.size, l0b.size)
         _stage(a, 2 * a_at, b, 2 * b_at, m, n1, k, singles, left, right)
         a_row = 16 * k if m == 1 else 512 * k1
         several = k > EXACT_K
